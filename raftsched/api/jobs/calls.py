@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from raftsched import limits
 from raftsched.core.records.spec import Call, CallKind, JobSpec
 from raftsched.errors import Invalid, Malformed, TooLarge
+from raftsched.executors.http.targets import host_fault
 from raftsched.values import check_value
 from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.jobs import HookBody
@@ -147,7 +148,7 @@ def _url_fault(url: str) -> str:
         return "names no host"
     if "@" in parts.netloc:
         return "must not contain a user name or password; give a header, or `bearer` with the name of a secret"
-    return "must have a port from 1 to 65535" if port == 0 else ""
+    return "must have a port from 1 to 65535" if port == 0 else host_fault(parts.hostname)
 
 
 def _check_shell(command: ShellCommand, prefix: str) -> None:

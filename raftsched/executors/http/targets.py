@@ -47,6 +47,8 @@ _INNER: Final[Sequence[tuple[Network, str]]] = [
         ("ff00::/8", "multicast"),
     )
 ]
+_NEVER: Final = ("unspecified", "multicast", "broadcast", "link-local")
+"""Reasons against addresses that an API refuses at once; others can be allowed at an executor."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _PUBLIC: Final = IPv6Network("2000::/3")
 _NOT_PUBLIC: Final = "not public"
@@ -136,6 +138,17 @@ def legacy_address(host: str) -> Address | None:
         return IPv4Address(socket.inet_aton(host.rstrip(".")))
     except OSError:
         return None
+
+
+def host_fault(host: str) -> str:
+    """Return the reason for which no executor takes a host, whatever it allows; "" if addresses and lists decide."""
+    address = literal_address(host)
+    if address is None:
+        if legacy_address(host):
+            return f"{host} is another spelling of {legacy_address(host)}"
+        return "" if _NAME.fullmatch(host.lower().rstrip(".")) else f"{host!r} is no host name"
+    reasons = map(inner_reason, reached_by(address))
+    return next((f"{host} is {reason}: no target" for reason in reasons if reason.startswith(_NEVER)), "")
 
 
 def inner_reason(address: Address) -> str:

@@ -26,7 +26,25 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         ({"http": {"url": url}}, "http.url")
         for url in (
             *("x", "//x", "ftp://x", "file:///etc/passwd", "http://", "http:///p", "http://a:b@x/", "http://x:0/"),
-            *("http://x:65536/", "http://x/a b", "http://x/\n", "http://x\\@y/", "http://[::1/", "http://ä.example/"),
+            *(
+                "http://2130706433/",
+                "http://0x7f.1/",
+                "http://0177.0.0.1/",
+                "http://127.1/",
+                "http://[fe80::1%25eth0]/",
+            ),
+            *("http://169.254.169.254/", "http://[::ffff:169.254.169.254]/", "http://0.0.0.0/", "http://[::]/"),
+            *("http://224.0.0.1/", "http://[ff02::1]/", "http://255.255.255.255/", "http://-x/", "http://x..y/"),
+            *(
+                "http://[64:ff9b::a9fe:a9fe]/",
+                "http://good.example:80@127.0.0.1:6379/",
+                "http://x:65536/",
+                "http://x/a b",
+                "http://x/\n",
+                "http://x\\@y/",
+                "http://[::1/",
+                "http://ä.example/",
+            ),
         )
     ),
     *(
