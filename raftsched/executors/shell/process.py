@@ -30,8 +30,10 @@ from raftsched.executors.shell.errors import CommandNotStarted, CommandRefused, 
 
 _CHUNK_BYTES = 16 * 1024
 """Bytes of output taken at a time. What is not taken waits in the pipe, and makes the command wait."""
-_DRAIN_SECONDS = 5.0
-"""Longest wait for the rest of the output after the last process ended: one of another user may hold the pipe."""
+_DRAIN_SECONDS = 30.0
+"""Longest wait for the rest of the output after the last process ended: more than those who take it may wait for a log."""
+_ASKED_DRAIN_SECONDS = 1.0
+"""The same for a command that was asked to end: a slow log must not make it look as if it ignored that."""
 _NEVER_STARTS = frozenset(
     (
         errno.ENOENT,
@@ -106,6 +108,7 @@ class _Process:
         self._command = command
         self._pid: int | None = None
         self._exit_code: int | None = None
+        self._is_asked = False
         with contextlib.ExitStack() as undo:
             try:
                 self._control, theirs = socket.socketpair()
@@ -123,6 +126,7 @@ class _Process:
 
     def ask(self) -> None:
         """Ask the command to end, and all that it started."""
+        self._is_asked = True
         with contextlib.suppress(OSError):  # it has ended
             self._control.send(b"!")
 
@@ -134,7 +138,7 @@ class _Process:
         try:
             await self._follow()
             self._reap()
-            await asyncio.wait(copying, timeout=_DRAIN_SECONDS)
+            await asyncio.wait(copying, timeout=_ASKED_DRAIN_SECONDS if self._is_asked else _DRAIN_SECONDS)
         finally:
             self._control.close()
             for task in copying:

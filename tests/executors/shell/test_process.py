@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from raftsched.executors.shell import errors
+from raftsched.executors.shell import errors, executor, process
+from tests.client.cluster import WAIT_SECONDS
 from tests.executors.shell.scene import Attempt, executor_of, living, until, wait_until
 from tests.for_each import for_each
 
@@ -113,6 +114,24 @@ async def test_command_may_clean_up_when_it_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert "stdout: cleaned" in attempt.lines
+
+
+@for_each("ends", ["by itself", "asked"])
+async def test_log_that_is_behind_costs_no_output_and_holds_up_no_stop(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is never sent: a command that ends has its whole tail, one that is cancelled ends soon."""
+    assert process._DRAIN_SECONDS > executor._PATIENCE_SECONDS
+    monkeypatch.setattr(executor, "_PATIENCE_SECONDS", 0.5 if ends == "by itself" else 600)
+    attempt = Attempt(["sh", "-c", f"seq 10000; {'exit' if ends == 'by itself' else 'sleep 600'}"])
+    attempt.is_log_behind = True
+    running = asyncio.create_task(attempt.run(executor=executor_of(grace_seconds=600)))
+    await until(lambda: attempt.lines)
+    if ends == "asked":
+        running.cancel()
+    async with asyncio.timeout(WAIT_SECONDS):
+        await asyncio.wait([running])
+    assert running.cancelled() or running.result().stdout_tail.endswith("9999\n10000\n")
 
 
 async def test_command_that_is_cancelled_at_once_does_not_run_on() -> None:
