@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+import trustme
 
 from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartWorker
@@ -25,12 +28,18 @@ CANARY = "canary-of-a-secret-that-nobody-may-see"
 
 @pytest.fixture
 def target() -> Iterator[Target]:
+    with serving() as running:
+        yield running
+
+
+@contextmanager
+def serving(certificate: ssl.SSLContext | None = None) -> Iterator[Target]:
     """A target in a thread of its own: the test reads what it has received."""
     loop, started, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     running: list[Target] = []
 
     async def serve() -> None:
-        async with running_target() as each:
+        async with running_target(certificate=certificate) as each:
             running.append(each)
             started.set()
             await over.wait()
@@ -77,6 +86,25 @@ def test_http_job_is_sent_with_the_identity_of_its_run_and_its_secret_is_recorde
     read = [path.read_bytes() for path in records if path.is_file()]
     assert any(b"[secret token]" in content for content in read), "otherwise this looks at the wrong files"
     assert not any(CANARY.encode() in content for content in read)
+
+
+def test_https_is_for_the_name_and_by_an_authority_that_the_executor_trusts(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, tmp_path: Path
+) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    start_worker(
+        cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1", SSL_CERT_FILE=str(tmp_path / "ca.pem")
+    )
+    base = cluster.nodes[0].api
+    with serving(context) as target:
+        urls = {host: f"https://{host}:{target.port}/status" for host in ("localhost", "127.0.0.1")}
+        jobs = {host: submit(base, queue=queue, http={"url": url}, max_attempts=1) for host, url in urls.items()}
+        assert ended(cluster, jobs["localhost"]["id"], "completed")["result"]["address"] == "127.0.0.1"  # type: ignore[index]
+        ended(cluster, jobs["127.0.0.1"]["id"], "dead_letter")
+    [attempt] = attempts(base, jobs["127.0.0.1"]["id"])
+    assert (attempt["error"]["type"], len(target.received)) == ("HttpConnection", 1)
 
 
 def test_responses_decide_between_success_another_attempt_and_the_dead_letters(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import itertools
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -183,9 +184,9 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
 
 
 @asynccontextmanager
-async def running_target(host: str = "127.0.0.1") -> AsyncIterator[Target]:
+async def running_target(host: str = "127.0.0.1", certificate: ssl.SSLContext | None = None) -> AsyncIterator[Target]:
     target = Target()
-    server = await asyncio.start_server(target.connected, host, 0)
+    server = await asyncio.start_server(target.connected, host, 0, ssl=certificate)
     target.port = server.sockets[0].getsockname()[1]
     try:
         yield target
