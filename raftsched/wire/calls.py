@@ -35,6 +35,17 @@ CALL_RULES: Final = {
 }
 """The rule that each pattern enforces, as readable text."""
 
+_RESERVED_HEADERS: Final = frozenset(
+    ("connection", "content-length", "expect", "host", "idempotency-key", "keep-alive", "proxy-authorization")
+) | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+_RESERVED_PREFIXES: Final = ("raftsched-", "webhook-")
+
+
+def is_reserved_header(name: str) -> bool:
+    """Return whether the executor alone sets a header, whose name is in lower case."""
+    return name in _RESERVED_HEADERS or name.startswith(_RESERVED_PREFIXES)
+
+
 StatusPattern = Annotated[str, Meta(pattern=STATUS_PATTERN, description=STATUS_RULE)]
 Statuses = Annotated[tuple[StatusPattern, ...], Meta(max_length=100)]
 HeaderName = Annotated[str, Meta(pattern=HEADER_NAME_PATTERN, description=HEADER_NAME_RULE)]

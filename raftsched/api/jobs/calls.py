@@ -18,14 +18,10 @@ from raftsched.core.records.spec import Call, CallKind, JobSpec
 from raftsched.errors import Invalid, Malformed, TooLarge
 from raftsched.executors.http.targets import host_fault
 from raftsched.values import check_value
-from raftsched.wire.calls import HttpCall, ShellCommand
+from raftsched.wire.calls import HttpCall, ShellCommand, is_reserved_header
 from raftsched.wire.jobs import HookBody
 
 NULL: Final = msgspec.Raw(b"null")
-_OWN_HEADERS: Final = frozenset({"idempotency-key", "host", "content-length", "transfer-encoding", "connection"}) | {
-    *("keep-alive", "te", "trailer", "upgrade", "expect", "proxy-authorization", "proxy-connection")
-}
-_OWN_PREFIXES: Final = ("raftsched-", "webhook-")
 _OWN_VARIABLES: Final = "RAFTSCHED_"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -125,7 +121,7 @@ def _check_http(call: HttpCall, prefix: str) -> None:
     seen: set[str] = set()
     for name in call.headers:
         lowered = name.lower()
-        if lowered in _OWN_HEADERS or lowered.startswith(_OWN_PREFIXES):
+        if is_reserved_header(lowered):
             raise Invalid(f"{prefix}headers: {name} is set by the executor", field=f"{prefix}headers")
         if lowered in seen:
             raise Invalid(f"{prefix}headers: {name} is given twice", field=f"{prefix}headers")

@@ -19,14 +19,10 @@ import msgspec
 
 from raftsched.executors.http.verdicts import InvalidCall
 from raftsched.executors.placeholders import UnknownPlaceholder, facts_of, filled, timestamp
-from raftsched.wire.calls import HttpCall
+from raftsched.wire.calls import HttpCall, is_reserved_header
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
 from raftsched.worker import Context
 
-_OWN: Final = frozenset(
-    ("connection", "content-length", "expect", "host", "idempotency-key", "keep-alive", "proxy-authorization")
-) | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
-_OWN_PREFIXES: Final = ("raftsched-", "webhook-")
 CALLBACK_TOKEN: Final = CALLBACK_TOKEN_HEADER.lower()
 _FOR_ANY_ORIGIN: Final = frozenset(
     ("accept", "accept-encoding", "accept-language", "content-type", "traceparent", "tracestate", "user-agent")
@@ -119,7 +115,7 @@ def _job_headers(call: HttpCall) -> Mapping[str, str]:
     headers: dict[str, str] = {}
     for name, value in call.headers.items():
         lowered = name.lower()
-        if lowered in _OWN or lowered.startswith(_OWN_PREFIXES):
+        if is_reserved_header(lowered):
             raise InvalidCall(f"headers: {name} is set by the executor")
         if lowered in headers or (lowered == "authorization" and call.bearer is not None):
             raise InvalidCall(f"headers: {name} is given twice")
