@@ -233,15 +233,22 @@ class RegisteredRun:
     async def _stop(self, ctx: Context) -> None:
         """Stop the command, unless only its lease was lost and it may run without the cluster."""
         assert self._running is not None
-        if ctx.deadline is not None and ctx.deadline - datetime.now(UTC) < _DEADLINE_SLACK:
-            self._exit_code = EXIT_TIMEOUT
+        left = None if ctx.deadline is None else ctx.deadline - datetime.now(UTC)
+        if left is not None and left < _DEADLINE_SLACK:
+            self._cancel(EXIT_TIMEOUT)
         elif self._wrapped.must_be_registered or await self._is_cancelled():
-            self._exit_code = EXIT_CANCELLED
+            self._cancel(EXIT_CANCELLED)
         else:
             tell(f"job {self._job.id} lost its lease: the command continues, but is no longer recorded or locked")
+            if left is not None:
+                asyncio.get_running_loop().call_later(left.total_seconds(), self._cancel, EXIT_TIMEOUT)
             return
-        self._running.cancel()
         await asyncio.wait([self._running])
+
+    def _cancel(self, exit_code: int) -> None:
+        """Ask the command to end, if it still runs."""
+        if self._running is not None and self._running.cancel():
+            self._exit_code = exit_code
 
     async def _is_cancelled(self) -> bool:
         try:
@@ -267,8 +274,9 @@ class RegisteredRun:
 
     async def _end(self) -> int:
         """Return the exit code; end a job that no attempt follows, and report what is not recorded."""
-        if self._exit_code is None and self._running is not None and not self._running.cancelled():
-            self._exit_code = shell_code(self._running.result().exit_code)  # it continued without its lease
+        running = self._running
+        if self._exit_code is None and running is not None and not running.cancelled() and not running.exception():
+            self._exit_code = shell_code(running.result().exit_code)  # it continued without its lease
         try:
             info = await self._job.get()
             if not info.is_finished and (self._interruption is not None or not self._has_started):

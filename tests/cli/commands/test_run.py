@@ -211,20 +211,28 @@ async def test_command_that_loses_the_cluster_before_its_start_runs_without_it(
     await job_of(api, "x", "dead_letter", "queued")
 
 
-@pytest.mark.parametrize("is_required", [False, True])
-async def test_command_that_loses_the_cluster_continues_unless_it_is_required(is_required: bool) -> None:
+@pytest.mark.parametrize(
+    ("words", "given", "end"),
+    [
+        ((), b"b\n", (0, b"b\n")),
+        (("--timeout", "5s"), None, (124, b"")),
+        (("--require-cluster",), None, (143, b"")),
+    ],
+)
+async def test_command_that_loses_the_cluster_continues_unless_it_is_required(
+    words: tuple[str, ...], given: bytes | None, end: tuple[int, bytes]
+) -> None:
     async with serving(RealNode(1.0)) as api, proxy_before(api.node.api_url, lambda _path, _body: 0) as proxy:
-        words = ("--require-cluster",) if is_required else ()
         async with started(proxy.url, *words, "--name", "x", "sh", "-c", "echo a; read line; echo $line") as process:
             assert await line_of(process) == "a"
             proxy.rule = lambda _path, _body: 502
             assert (await job_of(api, "x", "dead_letter"))["failure_reason"] == "worker_lost"
             proxy.rule = lambda _path, _body: 0
-            if not is_required:
+            if end[0] != 143:
                 assert process.stderr is not None
                 assert b"lost its lease: the command continues" in await process.stderr.readline()
-            stdout, _ = await process.communicate(b"b\n" if not is_required else None)
-        assert (process.returncode, stdout) == ((143, b"") if is_required else (0, b"b\n"))
+            stdout, _ = await process.communicate(given)
+        assert (process.returncode, stdout) == end
 
 
 async def test_use_that_can_not_be_meant_is_refused_before_anything_is_done(api: Api, cli: Cli) -> None:
