@@ -69,6 +69,8 @@ class ScheduleOptions(TimingOptions, total=False):
     """The name or e-mail address of the person or team to ask."""
     labels: Mapping[str, str] | None
     """Names and texts by which schedules are found, as `{"team": "shop"}`."""
+    parameters: Sequence[Mapping[str, Any]] | None
+    """Values that its runs get: each with `name`, and `type`, `choices`, `default`, `required`, `description`."""
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
@@ -219,6 +221,7 @@ class Schedules:
         name: str,
         *,
         payload: Any = UNSET,
+        parameters: Mapping[str, str | float | bool] | None = None,
         overlap: Overlap | None = None,
         instant: Moment | None = None,
         tenant: str | None = None,
@@ -226,12 +229,15 @@ class Schedules:
     ) -> Firing:
         """Run it now, in addition to its fire times; `Firing.job_id` is the run, `Firing.reason` the reason of a skip.
 
+        `parameters` has values by the names of the schedule's parameters; others have their defaults. `Invalid` names
+        the one at fault, as `parameters.region`.
+
         By default it obeys the schedule's overlap policy; `allow` starts it even if other runs are unfinished. Each
         call makes one run; its retries make no other. A call with the `idempotency_key` or the `instant` (the fire time
         of the run) of an earlier one finds that run. It raises `Rejected` with code `idempotency_mismatch` if the two
         calls differ. An instant is kept for 30 days, a key as long as its job.
         """
-        document = given(overlap=overlap, instant=instant)
+        document = given(parameters=parameters, overlap=overlap, instant=instant)
         if not isinstance(payload, UnsetType):
             document["payload"] = payload
         return await self._do("trigger", Firing, name, document, query=given(tenant=tenant), key=idempotency_key)

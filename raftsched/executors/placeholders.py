@@ -1,4 +1,4 @@
-"""Fill in the facts of a run where the texts of a body name them: `{{run_id}}`.
+"""Fill in the facts of a run where the texts of a body name them: `{{run_id}}`, `{{parameters.region}}`.
 
 There are names and nothing else: no code, no expressions. `{{{{` is a literal `{{`, and braces around what can't be a name
 stay as they are.
@@ -11,17 +11,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from raftsched.executors.parameters import parameter_texts
 from raftsched.worker import Context
 
-_BRACES: Final = re.compile(r"\{\{(\{\{|\s*([A-Za-z_][\w.-]{0,60})\s*\}\})", re.ASCII)
+_BRACES: Final = re.compile(r"\{\{(\{\{|\s*([A-Za-z_][\w.-]{0,80})\s*\}\})", re.ASCII)
 
 
 class UnknownPlaceholder(Exception):
     """A text names a fact that no run has; the message says which there are."""
 
 
-def facts_of(ctx: Context) -> Mapping[str, str]:
-    """Return the facts of a run, by their names; an empty text if it has none."""
+def facts_of(ctx: Context, secrets: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the facts of a run, by their names; an empty text if it has none.
+
+    `secrets` has the content of the secrets among its parameters, by their names.
+    """
     fire_time = timestamp(ctx.instant)
     return {
         "job_id": ctx.job_id,
@@ -32,6 +36,7 @@ def facts_of(ctx: Context) -> Mapping[str, str]:
         "schedule_id": ctx.schedule_id or "",
         "fire_time": fire_time,
         "scheduled_at": timestamp(ctx.instant or ctx.run_at),
+        **{f"parameters.{name}": text for name, text in parameter_texts(ctx.parameters, secrets).items()},
     }
 
 

@@ -123,6 +123,19 @@ async def test_trigger_makes_one_run_however_often_it_is_sent(node: RealNode, cl
     assert [firing.job_id for firing in firings] == [second.job_id, first.job_id]
 
 
+async def test_trigger_gives_values_of_parameters_and_the_one_at_fault_is_named(client: Client) -> None:
+    rows = {"name": "rows", "type": "integer", "required": True}
+    saved = await client.schedules.save("s", {"name": "a"}, parameters=[rows, {"name": "note", "default": "n"}])
+    assert (saved.status, saved.parameters[0]) == ("manual", rows)
+    run = await client.schedules.trigger("s", parameters={"rows": 3})
+    assert run.job_id is not None
+    assert (await client.get(run.job_id)).parameters == {"rows": 3, "note": "n"}
+    for parameters in ({"rows": "3"}, {}):
+        with pytest.raises(Invalid) as caught:
+            await client.schedules.trigger("s", parameters=parameters)
+        assert caught.value.field == "parameters.rows"
+
+
 async def test_trigger_that_meets_a_run_is_skipped_and_says_why(client: Client) -> None:
     await client.schedules.save("s", {"name": "a"}, every="1h")
     assert (await client.schedules.trigger("s")).fired

@@ -183,15 +183,20 @@ async def test_purged_dead_letter_is_gone(client: Client, worker: Worker) -> Non
     assert [found async for found in client.list()] == []
 
 
-async def test_run_of_a_schedule_is_told_its_instant(client: Client, worker: Worker) -> None:
+async def test_run_of_a_schedule_is_told_its_instant_and_the_values_of_its_parameters(
+    client: Client, worker: Worker
+) -> None:
     @worker.job("report")
     async def report(ctx: Context, payload: object) -> Any:
-        return [ctx.schedule_id, ctx.instant]
+        return [ctx.schedule_id, ctx.instant, ctx.parameters]
 
-    saved = await client.schedules.save("daily", {"name": "report", "queue": "default"}, cron="@daily")
-    firing = await client.schedules.trigger("daily")
+    region, token = {"name": "region", "default": "eu"}, {"name": "token", "type": "secret", "default": "shop"}
+    job = {"name": "report", "queue": "default"}
+    saved = await client.schedules.save("daily", job, cron="@daily", parameters=[region, token])
+    firing = await client.schedules.trigger("daily", parameters={"region": "us"})
     assert firing.job_id is not None
     async with serving(worker):
-        schedule_id, instant = await client.wait(firing.job_id, timeout=WAIT_SECONDS)
+        schedule_id, instant, parameters = await client.wait(firing.job_id, timeout=WAIT_SECONDS)
     assert schedule_id == saved.id
     assert instant.startswith(firing.instant.isoformat()[:19])
+    assert parameters == {"region": "us", "token": {"secret": "shop"}}

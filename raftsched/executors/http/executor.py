@@ -28,6 +28,7 @@ from raftsched.executors.http.own_ports import OwnPorts
 from raftsched.executors.http.reply import Response, judge, read_body, result_of
 from raftsched.executors.http.targets import Targets
 from raftsched.executors.http.verdicts import InvalidCall, NoReply, NoReplyInTime
+from raftsched.executors.parameters import secret_names
 from raftsched.executors.secrets import MissingSecret, Redaction, Secrets
 from raftsched.wire.calls import HttpCall
 from raftsched.worker import Context, Verdict
@@ -71,7 +72,7 @@ class HttpExecutor:
     async def __call__(self, ctx: Context, payload: Any) -> dict[str, Any]:
         """Return the result of the run; raises verdicts, whose error types `verdicts` defines."""
         call = _call_of(ctx)
-        secrets = self._secrets_of(call)
+        secrets = self._secrets_of(call, ctx)
         redaction = Redaction(secrets)
         message = message_of(call, ctx, payload, secrets, int(time.time()))
         self._settings.targets.own = await self._own_ports.current()
@@ -101,10 +102,11 @@ class HttpExecutor:
             await self._session.close()
             self._session = None
 
-    def _secrets_of(self, call: HttpCall) -> Mapping[str, str]:
-        """Return name -> value of the secrets that a call names; raises `InvalidCall`."""
+    def _secrets_of(self, call: HttpCall, ctx: Context) -> Mapping[str, str]:
+        """Return name -> value of the secrets that a run names; raises `InvalidCall`."""
         names = [] if call.signing_secret is None else [call.signing_secret]
         names += [] if call.bearer is None else [call.bearer.secret]
+        names += secret_names(ctx.parameters)
         try:
             return {name: self._settings.secrets.read(name) for name in names}
         except MissingSecret as error:

@@ -19,6 +19,7 @@ import msgspec
 
 from raftsched.executors.http.verdicts import InvalidCall
 from raftsched.executors.placeholders import UnknownPlaceholder, facts_of, filled, timestamp
+from raftsched.executors.secrets import Redaction
 from raftsched.wire.calls import HttpCall, is_reserved_header
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
 from raftsched.worker import Context
@@ -47,6 +48,8 @@ class Message:
     credentials: Mapping[str, str]
     """Bearer, signature and callback token, which only the first origin gets."""
     body: bytes | None
+    has_secret_body: bool = False
+    """The body has the content of a secret, which only the first origin may get."""
 
     @property
     def asks_for_callback(self) -> bool:
@@ -58,7 +61,12 @@ class Message:
         return {**self.headers, **self.own_headers, **self.credentials}
 
     def for_other_origin(self) -> Message:
-        """Return the request for another scheme, host or port: without credentials, and headers that may be some."""
+        """Return the request for another scheme, host or port: without credentials, and headers that may be some.
+
+        Raises `InvalidCall` if its body has a secret.
+        """
+        if self.has_secret_body:
+            raise InvalidCall("body: has a secret, which is not sent to another host after a redirect")
         kept = {name: value for name, value in self.headers.items() if name in _FOR_ANY_ORIGIN}
         return replace(self, headers=kept, credentials={})
 
@@ -68,7 +76,7 @@ class Message:
         if status in _FOR_ANY_METHOD or is_same:
             return self
         kept = {name: value for name, value in self.headers.items() if name not in _ABOUT_BODY}
-        return replace(self, method="GET", headers=kept, body=None)
+        return replace(self, method="GET", headers=kept, body=None, has_secret_body=False)
 
 
 def is_redirect(status: int) -> bool:
@@ -79,7 +87,7 @@ def is_redirect(status: int) -> bool:
 def message_of(call: HttpCall, ctx: Context, payload: Any, secrets: Mapping[str, str], now_seconds: int) -> Message:
     """Return the request of a run; `secrets` has the values by name. Raises `InvalidCall`."""
     headers = {"user-agent": "raftsched", "accept": "*/*", "accept-encoding": "identity"}
-    body, content_type = _body(ctx, payload)
+    body, content_type = _body(ctx, payload, secrets)
     if content_type:
         headers["content-type"] = content_type
     headers |= _job_headers(call)
@@ -100,7 +108,8 @@ def message_of(call: HttpCall, ctx: Context, payload: Any, secrets: Mapping[str,
     if call.signing_secret is not None:
         key = _signing_key(call.signing_secret, secrets[call.signing_secret])
         credentials |= signature_of(key, ctx.run_id, now_seconds, body or b"")
-    return Message(call.method, headers, own, credentials, body)
+    has_secret = body is not None and Redaction(secrets).content(body) != body
+    return Message(call.method, headers, own, credentials, body, has_secret_body=has_secret)
 
 
 def signature_of(key: bytes, message_id: str, now_seconds: int, body: bytes) -> Mapping[str, str]:
@@ -123,12 +132,12 @@ def _job_headers(call: HttpCall) -> Mapping[str, str]:
     return headers
 
 
-def _body(ctx: Context, payload: Any) -> tuple[bytes | None, str]:
+def _body(ctx: Context, payload: Any, secrets: Mapping[str, str]) -> tuple[bytes | None, str]:
     """Return the body and its type: a text as it is, anything else as JSON; (None, "") if there is none."""
     if payload is None:
         return None, ""
     try:
-        content = filled(payload, facts_of(ctx))
+        content = filled(payload, facts_of(ctx, secrets))
     except UnknownPlaceholder as error:
         raise InvalidCall(f"body: {error}") from None
     if isinstance(content, str):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -107,7 +108,7 @@ class Context:
 
     __slots__ = (
         "_logger", "_sink", "attempt_number", "call", "callback_token", "cancelled", "deadline",
-        "fencing_token", "instant", "job_id", "max_attempts", "name", "queue", "replay_of", "retry_cap_seconds",
+        "fencing_token", "instant", "job_id", "max_attempts", "name", "parameters", "queue", "replay_of", "retry_cap_seconds",
         "run_at", "run_id", "schedule_id", "starts_at_most_once", "task", "tenant", "workflow_id",
     )  # fmt: skip
 
@@ -133,6 +134,7 @@ class Context:
         callback_token: str | None = None,
         run_at: datetime | None = None,
         retry_cap_seconds: float = 3_600.0,
+        parameters: Mapping[str, Any] | None = None,
         sink: ReportSink = _NULL_SINK,
     ) -> None:
         self.job_id = job_id
@@ -166,6 +168,9 @@ class Context:
         """The longest delay of the job's retry policy."""
         self.callback_token = callback_token
         """The secret by which the target of this attempt's request may report the outcome; None if it may not."""
+        self.parameters: Mapping[str, Any] = parameters or {}
+        """Values of the schedule's parameters by their names; None for one that has none. A secret is
+        `{"secret": NAME}`: its content is known to executors only."""
         self.cancelled = Cancelled()
         """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
         stops. If a handler has read it as true, its return value doesn't count; if the worker stops, another one runs

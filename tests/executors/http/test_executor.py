@@ -6,7 +6,7 @@ import json
 import socket
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -72,13 +72,14 @@ def context(
     callback_token: str | None = None,
     retry_cap_seconds: float = 3_600.0,
     run_at: datetime | None = None,
+    parameters: Mapping[str, Any] | None = None,
     **call: Any,
 ) -> Context:
     """The context of a run whose call has these fields."""
     return Context(
         job_id="j", run_id="j.1", fencing_token=7, attempt_number=3, name="report", queue="http", schedule_id="s",
         instant=FIRE_TIME, call={"url": url, "timeout_seconds": 5} | call, starts_at_most_once=at_most_once,
-        callback_token=callback_token, retry_cap_seconds=retry_cap_seconds, run_at=run_at,
+        callback_token=callback_token, retry_cap_seconds=retry_cap_seconds, run_at=run_at, parameters=parameters,
     )  # fmt: skip
 
 
@@ -564,6 +565,27 @@ async def test_secrets_that_a_target_sends_back_are_redacted(form: str) -> None:
         for each in results:
             each.pop("url")  # the job gave it
             assert "canary" not in json.dumps(each)
+
+
+async def test_parameters_are_filled_in_and_a_secret_among_them_stays_with_the_first_host() -> None:
+    parameters = {"region": "eu", "token": {"secret": "token"}}
+    body = {"region": "{{parameters.region}}", "token": "{{parameters.token}}"}
+    async with running_target() as target, running_target() as other, executing() as executor:
+        result = await executor(context(f"{target.url}/echo", parameters=parameters), body)
+        assert json.loads(target.received[0].body) == {"region": "eu", "token": TOKEN}
+        assert "[secret token]" in result["body"]
+        assert "canary" not in json.dumps(result)
+        see_other, same = (
+            context(redirect(target, status, f"{other.url}/status"), max_redirects=1, parameters=parameters)
+            for status in (303, 307)
+        )
+        await executor(see_other, body)
+        with pytest.raises(InvalidCall, match="body: has a secret"):
+            await executor(same, body)
+        assert [each.body for each in other.received] == [b""]
+        missing = context(f"{target.url}/echo", parameters={"token": {"secret": "nope"}})
+        with pytest.raises(InvalidCall, match="the secret nope is missing"):
+            await executor(missing, body)
 
 
 # -- callbacks --------------------------------------------------------------------------------------------------------
