@@ -23,7 +23,7 @@ READ_ELSEWHERE: Final[Mapping[str, str]] = {
     "RAFTSCHED_HTTP_ALLOW": "worker --http: inner addresses that requests may go to",
     "RAFTSCHED_HTTP_DENY": "worker --http: addresses that requests may not go to",
     "RAFTSCHED_HTTP_PROXY": "worker --http: the proxy for all requests",
-    "RAFTSCHED_SECRETS_DIR": "worker --http: the directory of secrets that jobs name",
+    "RAFTSCHED_SECRETS_DIR": "worker --http or --shell: the directory of secrets that jobs name",
     "RAFTSCHED_DEMO_LEDGER": "the handlers of `raftsched demo`",
     "RAFTSCHED_BENCH_CONCURRENCY": "the handlers of `raftsched bench`",
 }

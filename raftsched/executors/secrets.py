@@ -88,19 +88,43 @@ class Redaction:
         if self._pattern is None:
             return data
         clean = self._pattern.sub(lambda found: self._marks[found[0]], data)
-        return clean[: len(clean) - self._begun(clean)] if is_cut else clean
+        return clean[: len(clean) - self.begun_bytes(clean, shortest=_SHORTEST_CUT)] if is_cut else clean
 
     def text(self, text: str) -> str:
         """Return `text` without values."""
         return self.content(text.encode("utf-8", "backslashreplace")).decode() if self._pattern else text
 
-    def _begun(self, data: bytes) -> int:
-        """Return the length of the longest end of `data` with which a value begins."""
+    def stream(self) -> RedactedStream:
+        """Return what removes values from bytes that arrive in pieces."""
+        return RedactedStream(self)
+
+    def begun_bytes(self, data: bytes, *, shortest: int) -> int:
+        """Return the length of the longest end of `data`, from `shortest` on, with which a value begins; 0 = none."""
         longest = 0
         for form in self._marks:
-            lengths = range(min(len(form), len(data)), _SHORTEST_CUT - 1, -1)
+            lengths = range(min(len(form), len(data)), shortest - 1, -1)
             longest = max(longest, next((each for each in lengths if data.endswith(form[:each])), 0))
         return longest
+
+
+class RedactedStream:
+    """Remove values from bytes that arrive in pieces: an end that may be the start of a value waits for the next one."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+        self._held = b""
+
+    def take(self, data: bytes) -> bytes:
+        """Return the next bytes without values."""
+        clean = self._redaction.content(self._held + data)
+        held = self._redaction.begun_bytes(clean, shortest=1)
+        self._held = clean[len(clean) - held :]
+        return clean[: len(clean) - held]
+
+    def end(self) -> bytes:
+        """Return the bytes that still waited."""
+        rest, self._held = self._held, b""
+        return rest
 
 
 def _forms(value: str) -> Iterable[bytes]:

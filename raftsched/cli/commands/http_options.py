@@ -41,7 +41,7 @@ _OPTIONS = [
         "--secrets-dir",
         type=click.Path(path_type=Path),
         envvar="RAFTSCHED_SECRETS_DIR",
-        help="With --http: a directory with a file for each secret that jobs name. Also from RAFTSCHED_SECRETS_DIR.",
+        help="With --http or --shell: a directory with a file for each secret that jobs name. Also from RAFTSCHED_SECRETS_DIR.",
     ),
     click.option(
         "--proxy",
@@ -74,7 +74,7 @@ def http_executor(
         targets = Targets(allow=allow_targets, deny=deny_targets)
         secrets = Secrets(secrets_dir)
         return HttpExecutor(HttpSettings(targets=targets, secrets=secrets, proxy=proxy, cluster=urls or [URL_DEFAULT]))
-    for option in ("allow_targets", "deny_targets", "secrets_dir", "proxy"):
+    for option in ("allow_targets", "deny_targets", "proxy"):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             name = option.removesuffix("s").replace("_", "-")
             raise Invalid(f"--{name}: give it with --http", field=name)

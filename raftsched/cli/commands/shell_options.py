@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from raftsched.errors import Invalid
+from raftsched.executors.secrets import Secrets
 from raftsched.executors.shell.executor import ShellExecutor
 from raftsched.worker import WorkerSettings
 
@@ -40,7 +42,13 @@ def shell_options(command: _F) -> _F:
 
 
 def shell_executor(
-    *, shell: bool, allow: Sequence[str], allow_any: bool, env: Sequence[str], urls: Sequence[str]
+    *,
+    shell: bool,
+    allow: Sequence[str],
+    allow_any: bool,
+    env: Sequence[str],
+    secrets_dir: Path | None,
+    urls: Sequence[str],
 ) -> ShellExecutor | None:
     """Return what runs commands, or None without --shell; raises `Invalid` naming the option at fault."""
     if not shell:
@@ -53,4 +61,10 @@ def shell_executor(
     if not allow and not allow_any:
         raise Invalid("--shell: say what may run, with --allow PATH for each program, or --allow-any", field="shell")
     grace_seconds = WorkerSettings().stop_grace_seconds
-    return ShellExecutor(allow=None if allow_any else allow, env=env, urls=urls, grace_seconds=grace_seconds)
+    return ShellExecutor(
+        allow=None if allow_any else allow,
+        env=env,
+        urls=urls,
+        grace_seconds=grace_seconds,
+        secrets=Secrets(secrets_dir),
+    )

@@ -88,7 +88,9 @@ def worker_command(
     The first SIGTERM lets running jobs finish; a second signal ends the worker at once.
     """
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
-    commands = shell_executor(shell=shell, allow=allow, allow_any=allow_any, env=env, urls=urls)
+    commands = shell_executor(
+        shell=shell, allow=allow, allow_any=allow_any, env=env, secrets_dir=secrets_dir, urls=urls
+    )
     requests = http_executor(
         context,
         http=http,
@@ -98,6 +100,8 @@ def worker_command(
         proxy=proxy,
         urls=urls,
     )
+    if not (shell or http) and _is_told_here(context, "secrets_dir"):
+        raise Invalid("--secrets-dir: give it with --http or --shell", field="secrets-dir")
     if http and concurrency is None:
         concurrency = HTTP_CONCURRENCY
     worker = _app_or_executors(app, queues, concurrency, is_executor=shell or http)

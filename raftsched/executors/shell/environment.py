@@ -39,3 +39,8 @@ def run_variables(ctx: Context, urls: Iterable[str]) -> dict[str, str]:
     if scheduled_at := timestamp(ctx.instant or ctx.run_at):
         variables["RAFTSCHED_SCHEDULED_AT"] = scheduled_at
     return variables
+
+
+def parameter_variables(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with the values of a run's parameters, by their names in upper case."""
+    return {f"RAFTSCHED_PARAMETER_{name.upper()}": text for name, text in texts.items()}

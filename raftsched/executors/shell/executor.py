@@ -6,14 +6,17 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from raftsched.client.client import URL_DEFAULT
-from raftsched.executors.shell.environment import run_variables, worker_variables
+from raftsched.executors.parameters import parameter_texts, secret_names
+from raftsched.executors.placeholders import UnknownPlaceholder, facts_of, filled
+from raftsched.executors.secrets import MissingSecret, Redaction, Secrets
+from raftsched.executors.shell.environment import parameter_variables, run_variables, worker_variables
 from raftsched.executors.shell.errors import CommandRefused, FinalExitCode, KilledBySignal, RetriedExitCode
 from raftsched.executors.shell.output import Output, Stream
 from raftsched.executors.shell.process import Command, run
@@ -65,17 +68,19 @@ class ShellExecutor:
         env: Sequence[str] = (),
         urls: Sequence[str] = (),
         grace_seconds: float,
+        secrets: Secrets | None = None,
     ) -> None:
         """Allow the programs at the paths `allow`, or any if it is None.
 
         Commands get the variables `env` of this process. `urls` is what they find in RAFTSCHED_URL. `grace_seconds` is
-        the time from SIGTERM to SIGKILL. Raises `Invalid` for a path without a program, and for a variable that is not
-        set.
+        the time from SIGTERM to SIGKILL. `secrets` are those that parameters of runs can name. Raises `Invalid` for a path
+        without a program, and for a variable that is not set.
         """
         self._programs = Programs(allow)
         self._variables = worker_variables(env, os.environ)
         self._urls = urls or (URL_DEFAULT,)
         self._grace_seconds = grace_seconds
+        self._secrets = secrets or Secrets()
 
     async def run(self, ctx: Context, payload: Any) -> ShellResult:
         """Run the command `ctx.call`, with `payload` as its standard input; lines of its output go to the log.
@@ -83,31 +88,51 @@ class ShellExecutor:
         Raises an error of `errors` unless it ends with an exit code of success.
         """
         call = _read(ctx.call)
-        ended = await run_logged(self._command(call, ctx, payload), ctx, grace_seconds=self._grace_seconds)
+        secrets = self._secrets_of(ctx)
+        command = self._command(call, ctx, payload, secrets)
+        ended = await run_logged(command, ctx, grace_seconds=self._grace_seconds, redaction=Redaction(secrets))
         return result_of(ended, call)
 
-    def _command(self, call: ShellCommand, ctx: Context, payload: Any) -> Command:
+    def _secrets_of(self, ctx: Context) -> Mapping[str, str]:
+        """Return name -> value of the secrets among the parameters of a run; raises `CommandRefused`."""
+        try:
+            return {name: self._secrets.read(name) for name in secret_names(ctx.parameters)}
+        except MissingSecret as error:
+            raise CommandRefused(str(error)) from None
+
+    def _command(self, call: ShellCommand, ctx: Context, payload: Any, secrets: Mapping[str, str]) -> Command:
         if call.cwd is not None and not call.cwd.startswith("/"):
             raise CommandRefused(f"cwd: {call.cwd!r} is not an absolute path")
         self._programs.check_env(call.env)
+        parameters = parameter_texts(ctx.parameters, secrets)
+        for name, text in parameters.items():
+            if "\0" in text:
+                raise CommandRefused(f"parameters.{name}: has a NUL, which no variable can hold")
         return Command(
             program=self._programs.find(call.argv[0]),
             argv=call.argv,
-            env={**self._variables, **call.env, **run_variables(ctx, self._urls)},
+            env={**self._variables, **call.env, **parameter_variables(parameters), **run_variables(ctx, self._urls)},
             cwd=call.cwd,
-            stdin=_stdin(payload),
+            stdin=_stdin(ctx, payload, secrets),
             nice=call.nice,
             memory_bytes=None if call.memory_mib is None else call.memory_mib * _MIB,
             cpu_seconds=call.cpu_seconds,
         )
 
 
-async def run_logged(command: Command, ctx: Context, *, grace_seconds: float, copy: Copy | None = None) -> Ended:
+async def run_logged(
+    command: Command,
+    ctx: Context,
+    *,
+    grace_seconds: float,
+    copy: Copy | None = None,
+    redaction: Redaction | None = None,
+) -> Ended:
     """Run `command` with its output in the log of the attempt, and return its end; `copy` gets all of the output, too.
 
-    Raises as `process.run` does.
+    What `redaction` removes is in neither the log nor the result. Raises as `process.run` does.
     """
-    output = Output(ctx.log)
+    output = Output(ctx.log, redaction or Redaction({}))
     pace = _Pace(ctx, output, copy)
     started_at = time.monotonic()
     try:
@@ -146,10 +171,14 @@ def _read(call: Any) -> ShellCommand:
         ) from error
 
 
-def _stdin(payload: Any) -> bytes:
+def _stdin(ctx: Context, payload: Any, secrets: Mapping[str, str]) -> bytes:
     if payload is None:
         return b""
-    return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
+    try:
+        text = filled(payload, facts_of(ctx, secrets))
+    except UnknownPlaceholder as error:
+        raise CommandRefused(f"stdin: {error}") from None
+    return text.encode() if isinstance(text, str) else msgspec.json.encode(text)
 
 
 class _Pace:

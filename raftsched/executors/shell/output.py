@@ -10,6 +10,7 @@ import codecs
 from collections.abc import Callable
 
 from raftsched import limits
+from raftsched.executors.secrets import Redaction
 from raftsched.worker.handlers.result import valid_text
 
 TAIL_BYTES = 4 * 1024
@@ -30,6 +31,7 @@ class Stream:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._open = ""
         self._tail = b""
+        self._redacted = output.redaction.stream()
 
     @property
     def tail(self) -> str:
@@ -39,6 +41,9 @@ class Stream:
     def take(self, data: bytes) -> None:
         """Take the next bytes."""
         self._output.byte_count += len(data)
+        self._take(self._redacted.take(data))
+
+    def _take(self, data: bytes) -> None:
         self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
         if self._output.is_full:
             self._output.dropped_byte_count += len(data)
@@ -47,6 +52,7 @@ class Stream:
 
     def close(self) -> None:
         """Log what is left of the last line."""
+        self._take(self._redacted.end())
         rest = self._open + self._decode(b"", final=True)
         if self._output.is_full:
             self._output.dropped_byte_count += len(rest.encode())
@@ -66,10 +72,14 @@ class Stream:
 
 
 class Output:
-    """The output of a command; `log` gets the lines for the attempt's log, one or more at a time."""
+    """The output of a command; `log` gets the lines for the attempt's log, one or more at a time.
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    Its lines and tails do not contain what `redaction` removes.
+    """
+
+    def __init__(self, log: Callable[[str], None], redaction: Redaction) -> None:
         self._log = log
+        self.redaction = redaction
         self._room_bytes = limits.LOG_BYTES_MAX - _NOTE_BYTES_MAX
         self.byte_count = 0
         self.dropped_byte_count = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +23,7 @@ class Attempt:
 
     is_log_behind = False
 
-    def __init__(self, argv: list[str], **fields: Any) -> None:
+    def __init__(self, argv: list[str], *, parameters: Mapping[str, Any] | None = None, **fields: Any) -> None:
         self.text = ""
         self.beat_count = 0
         self.context = Context(
@@ -33,6 +34,7 @@ class Attempt:
             name="shell",
             queue="shell",
             instant=INSTANT,
+            parameters=parameters,
             sink=self,
         )
         self.context.call = {"argv": argv, **fields}

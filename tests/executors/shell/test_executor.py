@@ -15,6 +15,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.errors import Invalid
+from raftsched.executors.secrets import Secrets
 from raftsched.executors.shell import errors
 from raftsched.worker.handlers.verdicts import Verdict
 from tests.executors.shell.scene import Attempt, executor_of, until
@@ -71,6 +72,35 @@ async def test_command_gets_no_variables_but_a_base_those_named_and_those_of_its
     assert got.items() >= expected.items()
     base = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"}
     assert set(got) - set(expected) <= base
+
+
+async def test_command_gets_the_values_of_parameters_and_its_log_no_secret(tmp_path: Path) -> None:
+    parameters = {"region": "e u", "rows": 10, "none": None, "token": {"secret": "shop-token"}}
+    executor = executor_of(secrets=Secrets(environment={"RAFTSCHED_SECRET_SHOP_TOKEN": "canary"}))
+    file = tmp_path / "got"
+    printed = (
+        "$RAFTSCHED_PARAMETER_REGION,$RAFTSCHED_PARAMETER_ROWS,$RAFTSCHED_PARAMETER_NONE,$RAFTSCHED_PARAMETER_TOKEN"
+    )
+    attempt = Attempt([*SH, f'(echo "{printed}"; cat) | tee {file}'], parameters=parameters)
+    result = await attempt.run("{{parameters.token}} {{attempt}} {{{{x}}", executor=executor)
+    assert file.read_text() == "e u,10,,canary\ncanary 2 {{x}}"
+    assert result.stdout_tail == "e u,10,,[secret shop-token]\n[secret shop-token] 2 {{x}}"
+    assert attempt.lines == [f"stdout: {line}" for line in result.stdout_tail.splitlines()]
+    for argv, stdin, told in (
+        ([*SH, "echo $RAFTSCHED_PARAMETER_TOKEN >&2; exit 1"], None, r"\[secret shop-token\]"),
+        (["cat"], "{{parameters.no}}", "stdin: no run has the fact 'parameters.no'"),
+    ):
+        with pytest.raises(Verdict, match=told) as caught:
+            await Attempt(argv, parameters=parameters).run(stdin, executor=executor)
+        assert "canary" not in str(caught.value)
+    for environment, told in (
+        ({}, "the secret shop-token is missing"),
+        ({"RAFTSCHED_SECRET_SHOP_TOKEN": "a\0"}, "parameters.token: has a NUL"),
+    ):
+        with pytest.raises(errors.CommandRefused, match=told):
+            await Attempt(["true"], parameters=parameters).run(
+                executor=executor_of(secrets=Secrets(environment=environment))
+            )
 
 
 async def test_command_runs_beside_many_descriptors_and_with_variables_that_are_not_utf_8(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
+from raftsched.executors.secrets import Redaction
 from raftsched.executors.shell.output import TAIL_BYTES, Output
 from tests.for_each import for_each
 
 
 def logged(*chunks: bytes) -> list[str]:
     lines: list[str] = []
-    output = Output(lambda text: lines.extend(text.split("\n")))
+    output = Output(lambda text: lines.extend(text.split("\n")), Redaction({}))
     for chunk in chunks:
         output.stdout.take(chunk)
     output.close()
@@ -41,7 +42,7 @@ def test_output_becomes_lines(chunks: list[bytes], lines: list[str]) -> None:
 @pytest.mark.parametrize("chunk", [b"y\n" * 8_192, b"\0" * 16_384, b"\xff" * 16_384, "é\n".encode() * 4_096])
 def test_full_log_ends_with_the_size_of_the_rest(chunk: bytes) -> None:
     logs: list[str] = []
-    output = Output(logs.append)
+    output = Output(logs.append, Redaction({}))
     for _ in range(200):
         output.stderr.take(chunk)
     output.close()
@@ -54,7 +55,7 @@ def test_full_log_ends_with_the_size_of_the_rest(chunk: bytes) -> None:
 
 def test_dropped_bytes_are_those_that_the_log_does_not_have() -> None:
     logs: list[str] = []
-    output = Output(logs.append)
+    output = Output(logs.append, Redaction({}))
     for _ in range(3_000):
         output.stdout.take(b"123456789\n" * 100)
     output.close()
@@ -63,9 +64,24 @@ def test_dropped_bytes_are_those_that_the_log_does_not_have() -> None:
 
 
 def test_tail_is_the_end_of_a_stream() -> None:
-    output = Output(lambda _text: None)
+    output = Output(lambda _text: None, Redaction({}))
     for number in range(3_000):
         output.stdout.take(b"%d\n" % number)
     assert len(output.stdout.tail) == TAIL_BYTES
     assert output.stdout.tail.endswith("2998\n2999\n")
     assert output.stderr.tail == ""
+
+
+def test_a_secret_is_in_neither_lines_nor_tails_however_the_output_is_cut() -> None:
+    secret = "canary\nof two lines"
+    text = f"a {secret} b\nca{secret}canary\n" + "x" * 1_995 + secret + " canar"
+    for size in (1, 2, 7, 1_000, len(text)):
+        logs: list[str] = []
+        output = Output(logs.append, Redaction({"pem": secret}))
+        for start in range(0, len(text), size):
+            output.stdout.take(text[start : start + size].encode())
+        output.close()
+        assert output.byte_count == len(text)
+        assert output.stdout.tail == text.replace(secret, "[secret pem]")
+        joined = "".join(line.removeprefix("stdout: ") for each in logs for line in each.split("\n"))
+        assert joined == text.replace(secret, "[secret pem]").replace("\n", "")
