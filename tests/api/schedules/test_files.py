@@ -63,6 +63,21 @@ async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
     )
 
 
+async def test_a_file_says_which_texts_labels_and_parameters_it_changes(api: Api) -> None:
+    rows = {"name": "rows", "type": "integer", "default": 10}
+    first = _schedule("export", owner="ops", labels={"team": "shop", "tier": "1"}, parameters=[rows])
+    await _apply(api, first)
+    assert (await _apply(api, first)).json["unchanged"] == ["export"]
+    second = _schedule("export", labels={"team": "dev", "tier": "1"}, parameters=[rows | {"default": 20}])
+    [changed] = (await _apply(api, second)).json["changed"]
+    stored = rows | {"required": False}
+    assert changed["changes"] == [
+        {"field": "labels.team", "before": "shop", "after": "dev"},
+        {"field": "owner", "before": "ops", "after": None},
+        {"field": "parameters", "before": [stored], "after": [stored | {"default": 20}]},
+    ]
+
+
 async def test_prune_deletes_only_what_the_same_source_applied(api: Api) -> None:
     await _apply(api, _schedule("a1"), _schedule("a2"), source="team-a")
     await _apply(api, _schedule("b1"), source="team-b")

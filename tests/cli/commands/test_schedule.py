@@ -15,6 +15,7 @@ from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.state.writes import RemoveFirings
 from raftsched.errors import Invalid, RaftschedError
 from tests.api.node import Api
+from tests.cli.pty import at_terminal
 from tests.cli.runner import USER, Cli
 
 
@@ -76,9 +77,11 @@ async def test_create_says_in_one_line_what_is_wrong(cli: Cli, options: tuple[st
     assert told in await cli.refused("schedule", "create", "n", "a", *options)
 
 
-async def test_a_label_without_a_text_is_refused_before_anything_is_sent(cli: Cli) -> None:
-    ran = await cli.run("schedule", "create", "n", "a", "--every", "1h", "--label", "team")
-    assert (ran.exit_code, "--label: write it like NAME=TEXT" in ran.stderr) == (2, True)
+async def test_a_label_or_value_without_its_text_is_refused_before_anything_is_sent(cli: Cli) -> None:
+    told = await cli.misused("schedule", "create", "n", "a", "--every", "1h", "--label", "team")
+    assert "--label: write it like NAME=TEXT" in told
+    for values in (("--parameter", "rows"), ("--parameter", "rows=1", "--parameter", "rows=2")):
+        assert "--parameter: " in await cli.misused("schedule", "trigger", "n", *values)
 
 
 async def test_times_beside_a_timezone_are_meant_by_its_clock_wherever_it_stands(cli: Cli) -> None:
@@ -267,3 +270,44 @@ def test_local_times_go_by_the_zone_data_of_the_cluster_not_by_those_of_the_syst
     """Releases of the zone data differ about this day, so a system's own showed another hour."""
     assert local_text("2027-03-12T04:00:00Z", "America/Havana") == "Fri 2027-03-12 00:00:00 -0400"
     assert local_text("2027-03-12T04:00:00Z", "Nowhere/Land") == ""
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+ROWS = '{"name": "rows", "type": "integer", "required": true, "description": "rows at most"}'
+REGION = '{"name": "region", "type": "choice", "choices": ["eu", "us"], "default": "eu", "required": true}'
+OTHERS = ('{"name": "note"}', '{"name": "full", "type": "boolean"}', '{"name": "share", "type": "number"}')
+
+
+async def with_parameters(cli: Cli) -> Any:
+    definitions = [part for each in (ROWS, REGION, *OTHERS) for part in ("--parameter", each)]
+    return await cli.json("schedule", "create", "export", "export", *definitions)
+
+
+async def test_a_run_by_hand_is_given_values_of_the_types_that_its_schedule_defines(cli: Cli, api: Api) -> None:
+    schedule = await with_parameters(cli)
+    assert (schedule["status"], [each["name"] for each in schedule["parameters"]]) == (
+        "manual",
+        ["rows", "region", "note", "full", "share"],
+    )
+    assert "by hand" in (await cli.ok("schedule", "list")).stdout
+    given = ["rows=-3", "note=007=a", "full=true", "share=1.50"]
+    run = await cli.json("schedule", "trigger", "export", *(part for each in given for part in ("--parameter", each)))
+    job = (await api.get(f"jobs/{run['job_id']}")).json
+    assert job["parameters"] == {"rows": -3, "region": "eu", "note": "007=a", "full": True, "share": 1.5}
+    for values, told in (
+        ((), "parameters.rows: is required"),
+        (("--parameter", "rows=many"), "parameters.rows: must be an integer"),
+        (("--parameter", "rows=1", "--parameter", "region=asia"), "parameters.region: must be one of eu, us"),
+        (("--parameter", "row=1"), "parameters.row: the schedule has no such parameter"),
+    ):
+        assert told in await cli.refused("schedule", "trigger", "export", *values)
+    assert "--parameter: not JSON" in await cli.refused("schedule", "create", "n", "a", "--parameter", "rows")
+
+
+async def test_a_terminal_is_asked_for_required_values_that_are_missing(cli: Cli, api: Api) -> None:
+    await with_parameters(cli)
+    code, shown = await at_terminal(api.node.api_url, ["schedule", "trigger", "export"], typed="12\n")
+    assert (code, "rows (rows at most): " in shown) == (0, True), shown
+    [job] = (await api.get("jobs")).json["jobs"]
+    assert job["parameters"]["rows"] == 12

@@ -121,6 +121,8 @@ def when_text(schedule: Mapping[str, Any]) -> str:
         return str(schedule["cron"])
     if schedule.get("every"):
         return f"every {schedule['every']}"
+    if schedule["status"] == "manual":
+        return "by hand"
     return f"at {local_text(schedule.get('at'), 'UTC') or schedule.get('at')}"
 
 

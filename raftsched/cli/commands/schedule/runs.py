@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from raftsched.cli.commands.schedule.parameters import parameter_values
 from raftsched.cli.commands.schedule.read import schedule_path
 from raftsched.cli.commands.schedule.save import OVERLAPS
 from raftsched.cli.terminal.options import dry_run_option, given, payload_field, tenant_option
@@ -35,6 +36,13 @@ _PATIENCE_SECONDS: Final = PATIENCE_SECONDS
     metavar="POLICY",
     help=f"One of {', '.join(OVERLAPS)}; default: the schedule's, so it may be skipped.",
 )
+@click.option(
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value of a parameter; a terminal is asked for missing ones. Repeatable.",
+)
 @click.option("--instant", type=MOMENT, help="Fire time of the run; a repeated one finds the first run. Default: now.")
 @click.option("--idempotency-key", help="A repeated trigger with the same key finds the first run.")
 @tenant_option
@@ -46,12 +54,18 @@ def trigger(
     *,
     payload: str | None,
     overlap: str | None,
+    parameters: tuple[str, ...],
     instant: str | None,
     idempotency_key: str | None,
     tenant: str | None,
     as_json: bool,
 ) -> None:
-    asked = {**payload_field(payload), **given({"overlap": overlap, "instant": instant})}
+    values = parameter_values(session, name, parameters, tenant)
+    asked = {
+        **payload_field(payload),
+        **given({"overlap": overlap, "instant": instant}),
+        **({"parameters": values} if values else {}),
+    }
     firing = session.do(_TRIGGER, schedule_path(name), asked, query={"tenant": tenant}, key=idempotency_key)
     if as_json:
         print_json(firing)

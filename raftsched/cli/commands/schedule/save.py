@@ -81,6 +81,14 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 @click.option("--description", help="A text for people: its purpose.")
 @click.option("--owner", help="Name or e-mail address of the person or team to ask.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="To find it by. Repeatable.")
+@click.option(
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="JSON",
+    help='A value that runs get, as in \'{"name": "region", "default": "eu"}\'. See POST /schedules for its fields.'
+    " Repeatable.",
+)
 @click.option("--create-only", is_flag=True, help="Fail if there is one of this name, instead of changing it.")
 @tenant_option
 @job_options
@@ -106,6 +114,7 @@ def create_schedule(
     if not work:
         raise click.UsageError("give either JOB [PAYLOAD], --http URL, or --shell")
     fields["labels"] = pairs(fields["labels"], "=", "--label", "NAME=TEXT") or None
+    fields["parameters"] = [parse_json(text, "--parameter") for text in fields["parameters"]] or None
     job_options_given = {field: fields.pop(field) for field in JOB_OPTIONS}
     document = {
         "name": name,
