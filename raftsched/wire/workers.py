@@ -177,7 +177,7 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     """Values of its schedule's parameters by their names; a secret is `{"secret": NAME}`."""
     attempt_number: int = 1
     max_attempts: int = 0
-    run_at: T = ABSENT
+    run_at: T | None = None
     """The requested time; retries and snoozes do not change it."""
     retry_cap_seconds: float = 3_600.0
     """The longest delay of its retry policy."""
