@@ -25,7 +25,7 @@ from raftsched.api.jobs.convert import (
 )
 from raftsched.api.json.times import milliseconds, moment_ms, span_ms
 from raftsched.api.schedules.calendars import calendar_document
-from raftsched.api.schedules.parameters import parameter_document, parameters_of
+from raftsched.api.schedules.parameters import check_placeholders, parameter_document, parameters_of
 from raftsched.api.schedules.timing import anchored, first_fire_time, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
@@ -67,6 +67,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
     parameters = parameters_of(wanted, prefix)
     timing = timing_of(wanted, prefix=prefix)
     template, payload = _template(wanted.job, f"{prefix}job.")
+    check_placeholders(wanted.job, payload, parameters, f"{prefix}job.")
     operation = SaveSchedule(
         id=context.new_id,
         tenant=tenant,

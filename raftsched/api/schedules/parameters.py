@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -10,7 +11,11 @@ from msgspec import UNSET
 from raftsched.api.jobs.calls import NULL
 from raftsched.core.records.parameters import Parameter, ParameterType, parameter_problem, parameters_problem
 from raftsched.errors import Invalid
+from raftsched.wire.jobs import JobBody
 from raftsched.wire.schedules import ParameterBody, ScheduleRequest
+
+_PLACEHOLDER: Final = re.compile(rb"\{\{(?:\{\{|\s*parameters\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\})")
+"""`{{parameters.NAME}}`, or a literal `{{`; `executors.placeholders` has the same rules."""
 
 
 def parameters_of(wanted: ScheduleRequest, prefix: str) -> tuple[Parameter, ...]:
@@ -32,6 +37,19 @@ def parameters_of(wanted: ScheduleRequest, prefix: str) -> tuple[Parameter, ...]
 def must_be_given(wanted: ParameterBody) -> bool:
     """Return whether each run must be given a value."""
     return wanted.required and not _default(wanted)
+
+
+def check_placeholders(job: JobBody, payload: bytes, parameters: tuple[Parameter, ...], prefix: str) -> None:
+    """Raise `Invalid` if the body of a request, or the input of a command, names an unknown parameter."""
+    if job.http is None and job.shell is None:
+        return
+    known = [parameter.name for parameter in parameters]
+    named = (match[1].decode() for match in _PLACEHOLDER.finditer(payload) if match[1])
+    unknown = next((name for name in named if name not in known), None)
+    if unknown is not None:
+        field = f"{prefix}{'shell.stdin' if job.http is None else 'http.body'}"
+        told = f"there is no parameter {unknown}; known are {', '.join(known) or 'none'}"
+        raise Invalid(f"{field}: {told}", field=field)
 
 
 def parameter_document(parameter: Parameter) -> dict[str, Any]:

@@ -105,6 +105,12 @@ _DEFINITIONS_REFUSED: Final[list[Fault]] = [
     (_TIMED | {"parameters": [{}]}, 400, "parameters[0].name"),
     (_TIMED | {"parameters": [{"name": f"p{number}"} for number in range(33)]}, 400, "parameters"),
     ({"parameters": [{"name": "p"}]}, 422, "cron"),
+    (
+        _TIMED | {"job": {"http": {"url": "https://a.example", "body": {"a": ["{{ parameters.p }}"]}}}},
+        422,
+        "job.http.body",
+    ),
+    (_defined(name="q") | {"job": {"shell": {"argv": ["a"], "stdin": "{{parameters.p}}"}}}, 422, "job.shell.stdin"),
     ({"parameters": [{"name": "p", "required": True}], "every": "1h"}, 422, "parameters[0].default"),
 ]
 _WRONG_VALUES: Final[dict[str, list[Any]]] = {
@@ -128,6 +134,12 @@ async def test_a_definition_that_makes_no_sense_is_refused_and_its_field_is_name
     applied = {"schedules": [REPORT | _defined(default=1)]}
     assert (await api.ask("PUT", "schedules", json=applied)).json["field"] == "schedules[0].parameters[1].default"
     assert api.node.proposed == []
+
+
+async def test_a_body_can_name_parameters_and_a_payload_of_a_handler_what_it_likes(api: Api) -> None:
+    body = "{{parameters.region}} {{run_id}} {{{{parameters.x}}"
+    for job in ({"http": {"url": "https://a.example", "body": body}}, {"name": "x", "payload": "{{parameters.x}}"}):
+        await saved(api, parameters=[REGION], job=job)
 
 
 async def test_a_value_that_does_not_fit_its_definition_is_refused_by_name_and_nothing_is_stored(api: Api) -> None:
