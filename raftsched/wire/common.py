@@ -45,10 +45,6 @@ PATTERN_RULES: Final = {
 }
 """The rule that each pattern enforces, as readable text."""
 
-PARAMETERS_SCHEMA: Final = {
-    "type": ["object", "null"],
-    "additionalProperties": {"type": ["string", "number", "boolean", "object", "null"]},
-}
 _TOKEN_MAX: Final = (1 << 63) - 1
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description=NAME_RULE)]

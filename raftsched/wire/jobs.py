@@ -12,7 +12,6 @@ from raftsched import limits
 from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import (
     ABSENT,
-    PARAMETERS_SCHEMA,
     STATUS_NAMES,
     BackoffSeconds,
     Cursor,
@@ -40,6 +39,7 @@ from raftsched.wire.common import (
     Time,
     TimeoutSeconds,
 )
+from raftsched.wire.parameters import PARAMETERS_SCHEMA
 
 MAX_ATTEMPTS_DEFAULT: Final = 3
 PRIORITY_DEFAULT: Final = 5

@@ -1,4 +1,4 @@
-"""Define the documents of schedules: timings, calendars, previews, backfills and ledgers."""
+"""Define the documents of schedules: previews, backfills and ledgers, too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from raftsched.wire.common import (
     ABSENT,
     LABEL_FILTER_PATTERN,
     LABEL_FILTER_RULE,
-    PARAMETER_NAME_PATTERN,
-    PARAMETER_NAME_RULE,
     Cursor,
     DelaySeconds,
     IdempotencyKey,
@@ -30,102 +28,15 @@ from raftsched.wire.common import (
     Time,
 )
 from raftsched.wire.jobs import JobBody
+from raftsched.wire.parameters import ParameterBody, ParameterName, ParameterValue
+from raftsched.wire.timings import TimingBody
 
 OverlapName = Literal["skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous"]
-WeekdayName = Literal["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-Dates = Annotated[
-    list[Annotated[str, Meta(max_length=10, extra_json_schema={"format": "date"})]],
-    Meta(max_length=limits.CALENDAR_DATES_MAX),
-]
 Description = Annotated[str, Meta(max_length=limits.SCHEDULE_DESCRIPTION_CHARS_MAX)]
 Owner = Annotated[str, Meta(min_length=1, max_length=limits.SCHEDULE_OWNER_CHARS_MAX)]
 """The name or e-mail address of a person or team."""
 LabelText = Annotated[str, Meta(max_length=limits.LABEL_CHARS_MAX)]
-ParameterName = Annotated[str, Meta(pattern=PARAMETER_NAME_PATTERN, description=PARAMETER_NAME_RULE)]
-ParameterValue = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": ["string", "number", "boolean"]})]
-ClockTime = Annotated[str, Meta(max_length=8, description="HH:MM or HH:MM:SS; 24:00 is the end of a day.")]
-ZoneName = Annotated[str, Meta(description="IANA name, such as Europe/Berlin.")]
 FireTimeCount = Annotated[int, Meta(ge=1, le=limits.PREVIEW_FIRE_TIMES_MAX)]
-
-
-class BlackoutRequest(Request, frozen=True):
-    """A period without fire times: between two times, or by the wall clock each week. The end is exclusive."""
-
-    from_: Moment | None = msgspec.field(name="from", default=None)
-    to: Moment | None = None
-    start: ClockTime | None = None
-    end: ClockTime | None = None
-    """If it is not later than `start`, it is on the next day."""
-    weekdays: Annotated[list[WeekdayName], Meta(min_length=1, max_length=7)] | None = None
-    """Days on which it begins; every day by default."""
-    timezone: ZoneName | None = None
-    """Zone of the wall clock; default: the calendar's."""
-    reason: Annotated[str, Meta(max_length=limits.CALENDAR_REASON_CHARS_MAX)] | None = None
-
-
-class BusinessDaysRequest(Request, frozen=True):
-    """Working days of a country, by its public holidays and its weekend, or all days but a weekend."""
-
-    country: Annotated[str, Meta(max_length=2, description="ISO 3166-1 code in capitals, such as DE.")] | None = None
-    subdivision: Annotated[str, Meta(max_length=64, description="ISO 3166-2 code without the country.")] | None = None
-    weekend: Annotated[list[WeekdayName], Meta(max_length=6)] | None = None
-    """The weekend if no country is given; a country has its own. Default: Saturday and Sunday."""
-
-
-class CalendarRequest(Request, frozen=True):
-    """Rules that exclude fire times. An excluded one is skipped, and the ledger has the reason."""
-
-    skip_dates: Dates | None = None
-    only_dates: Dates | None = None
-    """If given, all other dates are excluded."""
-    blackouts: Annotated[list[BlackoutRequest], Meta(max_length=2 * limits.CALENDAR_WINDOWS_MAX)] | None = None
-    business_days: bool | BusinessDaysRequest | None = None
-    """`true`: Monday to Friday."""
-    timezone: ZoneName | None = None
-    """Zone for the dates and times of day of fire times; default: the schedule's."""
-
-
-class TimingBody(Request, frozen=True):
-    """A timing: exactly one of `cron`, `every` and `at`, with limits.
-
-    A schedule has none of them if a required parameter has no default.
-    """
-
-    cron: str | None = None
-    """Five fields, or six with the seconds first; `@daily` and similar; `@every 90s`."""
-    every: str | None = None
-    """A fixed interval, such as `90s` or `1h30m`, counted from `start_at`."""
-    at: Moment | None = None
-    """A single fire time."""
-    timezone: ZoneName = "UTC"
-    dst_gap: Literal["shift", "skip"] = "shift"
-    """A wall time that a clock change skips fires right after the gap, or not at all."""
-    dst_overlap: Literal["first", "both"] = "first"
-    """A wall time that occurs twice fires at the first, or at both."""
-    start_at: Moment | None = None
-    """No fire time is earlier. A fixed interval starts here; default: the time of saving."""
-    end_at: Moment | None = None
-    """No fire time is later."""
-    calendar: CalendarRequest | None = None
-
-
-class ParameterBody(Request, frozen=True):
-    """A value that a run of the schedule gets: by hand, or its default."""
-
-    name: ParameterName
-    type: Literal["text", "integer", "number", "boolean", "choice", "secret"] = "text"
-    """`secret`: the value is the name of a secret, which the executor reads. Its content is stored nowhere."""
-    choices: (
-        Annotated[
-            list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=limits.PARAMETER_CHOICES_MAX)
-        ]
-        | None
-    ) = None
-    """The allowed texts of a choice."""
-    default: ParameterValue | UnsetType = UNSET
-    required: bool = False
-    """A run needs a value. Without a default, only runs by hand have one, so the schedule has no timing."""
-    description: Annotated[str, Meta(max_length=limits.PARAMETER_DESCRIPTION_CHARS_MAX)] | None = None
 
 
 class ScheduleRequest(TimingBody, frozen=True, kw_only=True):

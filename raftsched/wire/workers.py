@@ -12,7 +12,6 @@ from raftsched import limits
 from raftsched.wire.calls import Kind
 from raftsched.wire.common import (
     ABSENT,
-    PARAMETERS_SCHEMA,
     CompletionId,
     DelaySeconds,
     J,
@@ -26,6 +25,7 @@ from raftsched.wire.common import (
     Time,
     Token,
 )
+from raftsched.wire.parameters import PARAMETERS_SCHEMA
 
 CALLBACK_TOKEN_HEADER: Final = "Raftsched-Callback-Token"  # noqa: S105  # the name of a header
 CallbackToken = Annotated[str, Meta(min_length=16, max_length=limits.CALLBACK_TOKEN_CHARS_MAX)]

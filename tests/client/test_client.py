@@ -16,7 +16,8 @@ from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, 
 from raftsched.wire.bulk import BulkRequest, DeadLetterFilter, JobFilter
 from raftsched.wire.jobs import AmendRequest, JobRequest, ReplayRequest
 from raftsched.wire.queues import QueuePatch
-from raftsched.wire.schedules import ScheduleRequest, TimingBody
+from raftsched.wire.schedules import ScheduleRequest
+from raftsched.wire.timings import TimingBody
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, Fault, running_cluster
 
 BATCH = "/jobs/batch"

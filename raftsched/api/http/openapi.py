@@ -18,7 +18,8 @@ from raftsched.api.http.routes import BASE_PATH, Route
 from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import KEY_PATTERN, Problem, Reply
 from raftsched.wire.jobs import HookBody, JobBody, JobRequest, RetryPolicyReply
-from raftsched.wire.schedules import CalendarRequest, ScheduleRequest
+from raftsched.wire.schedules import ScheduleRequest
+from raftsched.wire.timings import CalendarRequest
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER, HeldLease, OutcomeReport
 from raftsched.wire.workflows import TaskRequest
 
@@ -65,6 +66,15 @@ def _given(*names: str) -> dict[str, Any]:
 
 _ALL: Final = {"required": ["all"], "properties": {"all": {"const": True}}}
 _WHEN: Final = [_given("cron"), _given("every"), _given("at")]
+_MUST_BE_GIVEN: Final = {
+    "required": ["required"],
+    "properties": {"required": {"const": True}, "default": {"type": "null"}},
+}
+_BY_HAND: Final = {
+    "required": ["parameters"],
+    "properties": {"parameters": {"contains": _MUST_BE_GIVEN}},
+    "not": {"anyOf": _WHEN},
+}
 _EXACTLY_ONE: Final[dict[str, list[dict[str, Any]]]] = {
     "BulkRequest": [_given("ids"), _given("filter"), _ALL],
     "DeadLettersRequest": [
@@ -73,7 +83,7 @@ _EXACTLY_ONE: Final[dict[str, list[dict[str, Any]]]] = {
         _ALL,
         _given("reason") | {"not": {"anyOf": [_given("ids"), _given("filter"), _ALL]}},
     ],
-    "ScheduleRequest": _WHEN,
+    "ScheduleRequest": [*_WHEN, _BY_HAND],
     "PreviewRequest": _WHEN,
     "BlackoutRequest": [_given("from", "to"), _given("start", "end")],
     "TaskDependencyRequest": [_given("task"), _given("job")],

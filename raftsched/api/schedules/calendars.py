@@ -14,7 +14,7 @@ from raftsched.api.json.times import moment_ms
 from raftsched.core.cron.calendar_rules import calendar_problem
 from raftsched.core.records.calendar import SATURDAY_AND_SUNDAY, BusinessDays, Calendar, Period, Window
 from raftsched.errors import Invalid
-from raftsched.wire.schedules import BlackoutRequest, BusinessDaysRequest, CalendarRequest, WeekdayName
+from raftsched.wire.timings import BlackoutRequest, BusinessDaysRequest, CalendarRequest, WeekdayName
 
 _CLOCK: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d))?", re.ASCII)
 _WEEKDAYS: Final = get_args(WeekdayName)

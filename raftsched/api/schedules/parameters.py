@@ -12,7 +12,8 @@ from raftsched.api.jobs.calls import NULL
 from raftsched.core.records.parameters import Parameter, ParameterType, parameter_problem, parameters_problem
 from raftsched.errors import Invalid
 from raftsched.wire.jobs import JobBody
-from raftsched.wire.schedules import ParameterBody, ScheduleRequest
+from raftsched.wire.parameters import ParameterBody
+from raftsched.wire.schedules import ScheduleRequest
 
 _PLACEHOLDER: Final = re.compile(rb"\{\{(?:\{\{|\s*parameters\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\})")
 """`{{parameters.NAME}}`, or a literal `{{`; `executors.placeholders` has the same rules."""

@@ -22,7 +22,8 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, Timing
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of, grid_period_ms
-from raftsched.wire.schedules import ScheduleRequest, TimingBody
+from raftsched.wire.schedules import ScheduleRequest
+from raftsched.wire.timings import TimingBody
 
 _TURN_FIRE_TIMES: Final = 4
 """Fire times examined in one turn of the event loop; each may need up to three years of holidays, some ms each."""

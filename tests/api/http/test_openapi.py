@@ -233,7 +233,7 @@ async def test_openapi_says_where_exactly_one_field_must_be_given(api: Api) -> N
     assert cases == {
         "BulkRequest": [["ids"], ["filter"], ["all"]],
         "DeadLettersRequest": [["ids"], ["filter"], ["all"], ["reason"]],
-        "ScheduleRequest": [["cron"], ["every"], ["at"]],
+        "ScheduleRequest": [["cron"], ["every"], ["at"], ["parameters"]],
         "PreviewRequest": [["cron"], ["every"], ["at"]],
         "BlackoutRequest": [["from", "to"], ["end", "start"]],
         "TaskDependencyRequest": [["task"], ["job"]],

@@ -14,14 +14,12 @@ from raftsched.wire.observing import AuditQuery
 from raftsched.wire.queues import QueuePatch
 from raftsched.wire.schedules import (
     BackfillRequest,
-    BlackoutRequest,
-    BusinessDaysRequest,
-    CalendarRequest,
     FiringsQuery,
     PreviewRequest,
     ScheduleRequest,
     SchedulesQuery,
 )
+from raftsched.wire.timings import BlackoutRequest, BusinessDaysRequest, CalendarRequest
 from tests.api.node import Answer, Api
 from tests.api.schedules.scene import saved
 
