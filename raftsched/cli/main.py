@@ -34,6 +34,7 @@ _SECTIONS: Final = {
     "Schedules and workflows": {
         "schedule": "raftsched.cli.commands.schedule.command",
         "apply": "raftsched.cli.commands.schedule.apply",
+        "import": "raftsched.cli.commands.schedule.imports",
         "workflow": "raftsched.cli.commands.workflows",
     },
     "Queues and workers": {

@@ -19,6 +19,8 @@ from tests.for_each import for_each
 
 RUNS_IN_THE_FOREGROUND = {"run", "node", "worker", "dev", "demo", "healthcheck"}
 """Commands without an answer."""
+WRITES_A_FILE = {"import"}
+"""Commands whose answer is a file for another command."""
 NOWHERE = "http://127.0.0.1:1"
 IMPATIENT = ClientSettings(retry_seconds=0.1, backoff_base_seconds=0.01)
 
@@ -48,7 +50,7 @@ async def test_every_command_has_a_help_text_that_begins_with_a_sentence(path: t
             assert parameter.opts[0] in ran.stdout
 
 
-@for_each("path", [path for path in COMMANDS if path[0] not in RUNS_IN_THE_FOREGROUND])
+@for_each("path", [path for path in COMMANDS if path[0] not in RUNS_IN_THE_FOREGROUND | WRITES_A_FILE])
 async def test_every_command_with_an_answer_prints_json(path: tuple[str, ...]) -> None:
     assert "as_json" in {parameter.name for parameter in COMMANDS[path].params}
 

@@ -66,7 +66,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
     _check(wanted, context.now_ms, prefix)
     parameters = parameters_of(wanted, prefix)
     timing = timing_of(wanted, prefix=prefix)
-    template, payload = _template(wanted.job, f"{prefix}job.")
+    template, payload = template_of(wanted.job, f"{prefix}job.")
     check_placeholders(wanted.job, payload, parameters, f"{prefix}job.")
     operation = SaveSchedule(
         id=context.new_id,
@@ -154,7 +154,7 @@ def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
     return moment_ms(wanted.pause_until, f"{prefix}pause_until")
 
 
-def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
+def template_of(job: JobBody, prefix: str) -> tuple[Template, bytes]:
     template = Template(
         spec_of(job, normalized(options_of_body(job, prefix)), prefix),
         expires_after_ms=span_ms(job.expires_in_seconds),

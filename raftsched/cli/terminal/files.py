@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected
 _PARTS_MAX: Final = 1_000_000
 """Values in a file once its aliases are written out: some lines of aliases can mean more than any memory holds."""
 _STDIN: Final = "-"
+STDIN_NAME: Final = "standard input"
 _TAG: Final = "tag:yaml.org,2002:"
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 
@@ -52,17 +54,32 @@ class Document(NamedTuple):
 
 def read_document(path: Path) -> Document:
     """Return the document in a file, `-` = standard input; raises `Malformed` naming the file and the line."""
-    name = "standard input" if str(path) == _STDIN else str(path)
+    name, text = read_text(path)
+    return _parse(name, text, is_stream=False)[0]
+
+
+def parse_documents(name: str, text: str) -> list[Document]:
+    """Return the documents of a text, one of JSON or any number of YAML; raises `Malformed` naming the line."""
+    return _parse(name, text, is_stream=True)
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """Return the name of a file and its text, `-` = standard input; raises `Malformed` naming the file."""
+    name = STDIN_NAME if str(path) == _STDIN else str(path)
     try:
-        text = sys.stdin.read() if str(path) == _STDIN else path.read_text(encoding="utf-8")
+        return name, sys.stdin.read() if str(path) == _STDIN else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Malformed(f"{name}: can't be read as UTF-8 text: {error}") from error
+
+
+def _parse(name: str, text: str, *, is_stream: bool) -> list[Document]:
     try:
-        document = _read_json(name, text) if path.suffix == ".json" else _read_yaml(name, text)
+        documents = [_read_json(name, text)] if name.endswith(".json") else list(_read_yaml(name, text, is_stream))
     except RecursionError:
         raise Malformed(f"{name}: nested too deeply") from None
-    _check_size(document)
-    return document
+    for document in documents:
+        _check_size(document)
+    return documents
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -123,27 +140,28 @@ def _construct_int(_: _Loader, node: ScalarNode) -> int:
     return int(text, 0) if text[:2].lower() in ("0x", "0o") else int(text)
 
 
-def _build_loader() -> None:
-    schema = (
+CORE_SCHEMA: Final = tuple(
+    (f"{_TAG}{kind}", re.compile(rf"(?:{pattern})\Z"), list(first))
+    for kind, pattern, first in (
         ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
         ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
         ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
         ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+0123456789."),
         ("merge", r"<<", "<"),
     )
-    for kind, pattern, first in schema:
-        _Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(rf"(?:{pattern})\Z"), list(first))
-    _Loader.add_constructor(f"{_TAG}int", _construct_int)
+)
+"""The plain values that are no texts: their tag, their form, and the characters with which they begin."""
+
+for _resolver in CORE_SCHEMA:
+    _Loader.add_implicit_resolver(*_resolver)
+_Loader.add_constructor(f"{_TAG}int", _construct_int)
 
 
-_build_loader()
-
-
-def _read_yaml(name: str, text: str) -> Document:
+def _read_yaml(name: str, text: str, is_stream: bool) -> Iterator[Document]:
     loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        value = None if node is None else loader.construct_document(node)
+        for node in _nodes(loader) if is_stream else [loader.get_single_node()]:
+            yield Document(name, None if node is None else loader.construct_document(node), node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -152,7 +170,13 @@ def _read_yaml(name: str, text: str) -> Document:
         raise Malformed(f"{name}: {' '.join(str(error).split())}") from error
     finally:
         loader.dispose()
-    return Document(name, value, node)
+
+
+def _nodes(loader: _Loader) -> Iterator[Node]:
+    while loader.check_node():
+        node = loader.get_node()
+        assert node is not None
+        yield node
 
 
 def _check_size(document: Document) -> None:
