@@ -47,6 +47,7 @@ async def test_create_passes_on_every_field_that_an_option_names(cli: Cli) -> No
         "nightly"
     ]
     assert await cli.json("schedule", "list", "--label", "team=other") == []
+    assert "labels  team=shop, tier=\n" in (await cli.ok("schedule", "get", "nightly")).stdout
     job = schedule["job"]
     assert (job["name"], job["queue"], job["priority"], job["payload"]) == ("build_report", "reports", 2, {"n": 1})
     assert (job["timeout_seconds"], job["tags"], job["start"]) == (300.0, ["x"], "at_most_once")
@@ -291,6 +292,8 @@ async def test_a_run_by_hand_is_given_values_of_the_types_that_its_schedule_defi
         ["rows", "region", "note", "full", "share"],
     )
     assert "by hand" in (await cli.ok("schedule", "list")).stdout
+    shown = "rows: integer, required; region: choice (eu|us), default eu, required; note: text; full: boolean"
+    assert shown in (await cli.ok("schedule", "get", "export")).stdout
     given = ["rows=-3", "note=007=a", "full=true", "share=1.50"]
     run = await cli.json("schedule", "trigger", "export", *(part for each in given for part in ("--parameter", each)))
     job = (await api.get(f"jobs/{run['job_id']}")).json

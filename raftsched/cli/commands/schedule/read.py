@@ -28,7 +28,18 @@ def schedule_path(name: str, *rest: str) -> str:
 
 
 def print_schedule(schedule: Mapping[str, Any], *, as_json: bool) -> None:
-    print_json(schedule) if as_json else print_fields(schedule)
+    if as_json:
+        print_json(schedule)
+        return
+    labels = [f"{name}={text}" for name, text in schedule["labels"].items()]
+    parameters = map(_parameter_text, schedule["parameters"])
+    print_fields({**schedule, "labels": ", ".join(labels), "parameters": "; ".join(parameters)})
+
+
+def _parameter_text(parameter: Mapping[str, Any]) -> str:
+    choices = f" ({'|'.join(parameter['choices'])})" if "choices" in parameter else ""
+    default = f", default {parameter['default']}" if "default" in parameter else ""
+    return f"{parameter['name']}: {parameter['type']}{choices}{default}{', required' if parameter['required'] else ''}"
 
 
 @click.command("list")
