@@ -11,6 +11,13 @@ HOOK_BYTES_MAX = 16 * 1024
 """The payload of a hook: it is part of the record of the job or queue that has it."""
 HOOK_PLACEHOLDERS_MAX = 20
 """Each is replaced by up to 500 characters, and the whole is a payload."""
+NOTICES_MAX = 10
+"""Notices of a schedule: one for each channel and kind of event."""
+NOTICES_BYTES_MAX = 16 * 1024
+"""All notices of a schedule together: they are part of its record, which each of its runs writes."""
+EMAIL_RECIPIENTS_MAX = 20
+LATE_MS_MIN = 1_000
+"""The shortest lateness of a run that a notice can be about; no state is read for runs that start earlier."""
 RESULT_BYTES_MAX = PAYLOAD_BYTES_MAX
 """A result may be as large as a payload."""
 BODY_BYTES_MAX = 8 * 1024 * 1024

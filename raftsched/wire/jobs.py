@@ -388,6 +388,8 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     """The original of this clone."""
     hook_of: str | None = None
     """The job whose end submitted this one."""
+    notice_of: str | None = None
+    """The schedule about which this job tells its owner (`notify`)."""
 
 
 class JobReply(JobDocument[Time, msgspec.Raw], frozen=True):

@@ -88,7 +88,7 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
 
 def _submitted(operation: Operation, new: Job, options: Options, depends_on: tuple[Dependency, ...]) -> dict[str, Any]:
     match operation:
-        case _ if options.hook_of:
+        case _ if options.is_message:
             cause = "hook"
         case SubmitJob():
             cause = ""

@@ -20,7 +20,7 @@ from raftsched.api.http.json_reply import seconds_or_none
 from raftsched.api.jobs.calls import call_of, name_of, payload_of, queue_of, shown_call
 from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, milliseconds, span_ms
-from raftsched.core.jobs.hooks import FACTS, PLACEHOLDER
+from raftsched.core.jobs.facts import FACTS, PLACEHOLDER
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.bounds import utf8_bytes
 from raftsched.core.records.ids import JobId, TimeMs

@@ -102,6 +102,7 @@ def job_reply(
         idempotency_key=job.idempotency_key or None,
         replay_of=id_text(options.replay_of),
         hook_of=id_text(options.hook_of),
+        notice_of=id_text(options.notice_of),
         **shown_spec(job.spec, payload),
         **fields,
     )

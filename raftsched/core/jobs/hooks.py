@@ -5,32 +5,28 @@ same log entry (`workflows.cascade`). So each end has its hook exactly once, wha
 id of the hook follows from the job and its run. A job that a hook submitted has no hooks, not even those of its queue, so
 hooks never cause each other.
 
-Facts of the end replace placeholders in the hook's payload. A placeholder can only be inside a text, since two braces in
-a row are not JSON elsewhere. So the facts are inserted as escaped text, without parsing the payload.
+Facts of the end replace placeholders in the hook's payload (`facts`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
+from raftsched.core.jobs.facts import facts_of_end, filled, for_executor
 from raftsched.core.jobs.submit import new_job
 from raftsched.core.operations.codec import SubmitJob
-from raftsched.core.records.ids import JobId, TimeMs, job_id_text, run_id_text
+from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import MEETS, Condition, Job
+from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.spec import Hook, with_options
 from raftsched.core.state.results import Context
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
 from raftsched.errors import InvariantBroken
 
-PLACEHOLDER: Final = re.compile(rb"\{\{cause\.([a-z_]*)\}\}")
-_FACT_CHARS_MAX: Final = 500
-"""Length of a fact in place of a placeholder: a hook has few of them, and fits into the payload of a job."""
 _SUCCEEDED: Final = MEETS[Condition.SUCCESS]
 _FAILED: Final = MEETS[Condition.FAILURE]
 
@@ -42,7 +38,7 @@ def hook_of(view: View, job: Job) -> Hook | None:
         return None
     options = job.spec.options
     if options is not None:
-        if options.hook_of:
+        if options.is_message:
             return None
         own = options.on_success if has_succeeded else options.on_failure
         if own is not None:
@@ -55,12 +51,13 @@ def hook_of(view: View, job: Job) -> Hook | None:
 
 def submission(view: View, job: Job, hook: Hook, context: Context) -> PutJob:
     """Return the write that stores the job which `hook` asks for after the end of `job`."""
-    hook_id = _hook_id(job, context.now_ms)
+    hook_id = event_job_id(b"%s.%d" % (job.id, job.run_number), context.now_ms)
     if view.job(hook_id) is not None:
         raise InvariantBroken(f"job {job.id.hex()}: the hook of run {job.run_number} is stored before its end")
-    facts = facts_of(job)
+    schedule_id = job.spec.schedule_id
+    facts = facts_of_end(job, view.schedule(ScheduleId(schedule_id)) if schedule_id else None)
     if hook.spec.options is not None and hook.spec.options.call is not None:
-        facts = {name: _literal(value) for name, value in facts.items()}
+        facts = for_executor(facts)
     operation = SubmitJob(
         id=hook_id,
         tenant=job.tenant,
@@ -72,47 +69,9 @@ def submission(view: View, job: Job, hook: Hook, context: Context) -> PutJob:
     return PutJob(None, stored, payload=operation.payload)
 
 
-def facts_of(job: Job) -> Mapping[str, object]:
-    """Return what is known of the end of a job's run, by the names of placeholders."""
-    error = job.attempts[-1].error if job.attempts else None
-    return {
-        "job_id": job_id_text(job.id),
-        "run_id": run_id_text(job.id, job.run_number),
-        "name": job.spec.name,
-        "queue": job.spec.queue,
-        "status": job.status.label,
-        "reason": job.failure_reason or None,
-        "error": None if error is None else f"{error.type}: {error.message}" if error.message else error.type,
-        "attempts": job.attempt_number,
-    }
-
-
-def _literal(fact: object) -> object:
-    """Return a fact whose braces an executor does not take for a placeholder of its own."""
-    return fact.replace("{{", "{{{{") if isinstance(fact, str) else fact
-
-
-FACTS: Final = ("job_id", "run_id", "name", "queue", "status", "reason", "error", "attempts")
-"""The names of placeholders, as `{{cause.error}}`."""
-
-
-def filled(payload: bytes, facts: Mapping[str, object]) -> bytes:
-    """Return JSON text with the facts in place of placeholders; unknown ones are left."""
-
-    def fact(match: re.Match[bytes]) -> bytes:
-        name = match[1].decode()
-        if name not in facts:
-            return match[0]
-        value = facts[name]
-        text = "" if value is None else str(value)[:_FACT_CHARS_MAX]
-        return msgspec.json.encode(text)[1:-1]
-
-    return PLACEHOLDER.sub(fact, payload)
-
-
-def _hook_id(job: Job, now_ms: TimeMs) -> JobId:
-    """Return an id in the form of a UUIDv7: the time of the end, and a digest of the run instead of chance."""
-    digest = bytearray(blake2b(b"%s.%d" % (job.id, job.run_number), digest_size=10).digest())
+def event_job_id(cause: bytes, now_ms: TimeMs) -> JobId:
+    """Return an id in the form of a UUIDv7: the time of the event, and a digest of its cause instead of chance."""
+    digest = bytearray(blake2b(cause, digest_size=10).digest())
     digest[0] = 0x70 | (digest[0] & 0x0F)
     digest[2] = 0x80 | (digest[2] & 0x3F)
     return JobId(now_ms.to_bytes(6, "big") + bytes(digest))

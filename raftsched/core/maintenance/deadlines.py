@@ -1,4 +1,4 @@
-"""Handle HandleDeadlines: change jobs, queues and workflows by time, other than making jobs due.
+"""Handle HandleDeadlines: change jobs, queues, workflows and alarms of schedules by time, other than making jobs due.
 
 The leader names passed deadlines. Each is checked again here by the cluster's time, so one that was moved, or is handled
 twice, has no effect. Handling a deadline moves or ends it: it is not due again at the same time. A job is expired if its
@@ -14,11 +14,13 @@ from raftsched import limits
 from raftsched.core.jobs.attempts import overrun
 from raftsched.core.jobs.changes import change, find_job, invalid, noted
 from raftsched.core.jobs.control import resumed
+from raftsched.core.jobs.notices import without_success
 from raftsched.core.maintenance.queues import unpaused
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind, HandleDeadlines
 from raftsched.core.records.bounds import JOB_ID_BYTES, is_name, range_problem
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, LEASED, DeadLetterReason, Job
+from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.transitions import Event
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.audit import audited
@@ -44,7 +46,7 @@ def handle_deadlines(view: View, operation: HandleDeadlines, context: Context) -
 
 
 def _deadline_passed(view: View, kind: DeadlineKind, subject: bytes, context: Context) -> tuple[Write, ...]:
-    """Return the writes for a passed deadline; () if it is not due, and for schedules, which are fired."""
+    """Return the writes for a passed deadline; () if it is not due."""
     match kind:
         case DeadlineKind.JOB:
             return _job_deadline_passed(view, subject, context)
@@ -53,7 +55,8 @@ def _deadline_passed(view: View, kind: DeadlineKind, subject: bytes, context: Co
         case DeadlineKind.WORKFLOW:
             return _workflow_deadline_passed(view, subject, context)
         case DeadlineKind.SCHEDULE:
-            return ()
+            schedule = view.schedule(ScheduleId(subject)) if len(subject) == JOB_ID_BYTES else None
+            return () if schedule is None else without_success(view, schedule, context)
 
 
 def _is_due(next_deadline_ms: int, context: Context) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.notices import Watch
 from raftsched.core.records.parameters import Parameter
 from raftsched.core.records.schedule import About, FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 
@@ -46,6 +47,7 @@ class SaveSchedule(Operation, frozen=True, tag=18):
     """The file or program that applies it; "" = unchanged."""
     about: About = About()
     parameters: tuple[Parameter, ...] = ()
+    watch: Watch | None = None
 
 
 class ScheduleAction(IntEnum):

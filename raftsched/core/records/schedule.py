@@ -14,6 +14,7 @@ import msgspec
 from raftsched import limits
 from raftsched.core.records.calendar import Calendar
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.notices import Health, NoticeEvent, Watch
 from raftsched.core.records.parameters import Parameter
 from raftsched.core.records.spec import JobSpec
 
@@ -149,11 +150,32 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     """The file or program that applied it last; "" = none. Only that source prunes it."""
     about: About = About()
     parameters: tuple[Parameter, ...] = ()
+    watch: Watch | None = None
+    """What its owner expects of it; None = nothing."""
+    health: Health = Health()
 
     @property
     def next_deadline_ms(self) -> int:
-        """Return the time at which the leader must examine it: the next fire time, or the end of its pause; 0 = never."""
-        return self.pause_until_ms if self.paused else self.next_at_ms
+        """Return the time at which the leader must examine it; 0 = never.
+
+        It is the end of its pause, or the next fire time, or the time by which a run must have succeeded.
+        """
+        if self.paused:
+            return self.pause_until_ms
+        success_by_ms = self.success_by_ms
+        return min(self.next_at_ms or success_by_ms, success_by_ms or self.next_at_ms)
+
+    @property
+    def success_by_ms(self) -> int:
+        """Return the time by which a run must have succeeded; 0 = never.
+
+        There is none without such a rule, while the alarm is open, during a pause, and after the schedule's end.
+        """
+        if self.watch is None or not self.watch.success_within_ms or self.paused:
+            return 0
+        if not (self.next_at_ms or self.active) or self.health.has_alarm(NoticeEvent.MISSED):
+            return 0
+        return min(self.health.quiet_since_ms + self.watch.success_within_ms, limits.MOMENT_MS_MAX)
 
     @property
     def has_reached_max_firings(self) -> bool:

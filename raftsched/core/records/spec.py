@@ -138,6 +138,13 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """Id of the job whose end submitted this one."""
     parameters: bytes = b""
     """JSON object with the values of its schedule's parameters (`parameters.values_of`); b"" = it has none."""
+    notice_of: bytes = b""
+    """Id of the schedule about which this job tells its owner."""
+
+    @property
+    def is_message(self) -> bool:
+        """Return whether an event submitted the job. Such a job causes no further ones."""
+        return bool(self.hook_of or self.notice_of)
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -262,6 +269,7 @@ def _options_problem(options: Options) -> str:
         or (range_problem("call bytes", len(options.call.text), 2, limits.CALL_BYTES_MAX) if options.call else "")
         or id_problem("hook_of", options.hook_of)
         or range_problem("parameters bytes", len(options.parameters), 0, limits.PARAMETERS_BYTES_MAX)
+        or id_problem("notice_of", options.notice_of)
         or hook_problem("on_failure", options.on_failure)
         or hook_problem("on_success", options.on_success)
     )

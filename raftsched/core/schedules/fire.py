@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.core.jobs.cancel import cancel_job
 from raftsched.core.jobs.changes import invalid, refused
+from raftsched.core.jobs.notices import Happening, recorded
 from raftsched.core.jobs.submit import submit_job
 from raftsched.core.jobs.unique_keys import holder_of_idempotency_key, holds_idempotency_key
 from raftsched.core.operations.codec import CancelJob, RejectCode
@@ -36,6 +37,7 @@ from raftsched.core.records.bounds import (
 )
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Condition, Dependency, Job
+from raftsched.core.records.notices import NoticeEvent
 from raftsched.core.records.parameters import values_of, values_problem
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedules.save import audited_schedule, find_schedule, job_of
@@ -46,6 +48,9 @@ from raftsched.core.state.writes import PutFiring, PutSchedule, RemoveFirings
 
 OVERLAP_LIMIT: Final = "overlap_limit"
 """The reason of a skip because the schedule has too many unfinished runs."""
+_MISSED_REASONS: Final = frozenset({"misfire", "catchup_expired"})
+"""The reasons of the leader to skip fire times that were missed."""
+_WANTED_SKIPS: Final = frozenset({"overlap", "max_firings"})
 _REASON_BYTES_MAX: Final = 4 * limits.SKIP_REASON_CHARS_MAX
 _CALL_BYTES_MAX: Final = 64
 
@@ -203,6 +208,7 @@ class _Round:
         self.fork = view.fork()
         self.schedule = schedule
         self.firings: list[Firing] = []
+        self._missed: list[Happening] = []
         self._old = schedule
         self._kind = kind
         self._overlap = overlap
@@ -239,7 +245,20 @@ class _Round:
         self.fork.execute((PutFiring(self.schedule.id, line),))
         if self._kind is FiringKind.PLANNED:
             self._count(line)
+            if self._is_missed(decision, line):
+                self._missed.append(
+                    Happening(NoticeEvent.MISSED, line.fire_time_ms, fire_time_ms=line.fire_time_ms, reason=line.reason)
+                )
         return line
+
+    def _is_missed(self, decision: Decision, line: Firing) -> bool:
+        """Return whether the fire time is missed: skipped, but not by the overlap policy, a pause or a calendar."""
+        if not line.reason:
+            return False
+        if decision.job_id:
+            return line.reason not in _WANTED_SKIPS
+        is_in_pause = max(line.fire_time_ms, line.last_fire_time_ms) <= self.schedule.resumed_at_ms
+        return line.reason in _MISSED_REASONS and not is_in_pause
 
     def _count(self, line: Firing) -> None:
         fired = bool(line.job_id)
@@ -327,7 +346,8 @@ class _Round:
             updated_at_ms=self._context.now_ms,
             revision=self._context.index,
         )
-        self.fork.execute((PutSchedule(self._old, new),))
+        new, writes = recorded(self.fork, new, self._missed, self._context)
+        self.fork.execute((PutSchedule(self._old, new), *writes))
         return Applied(Fired(new, tuple(self.firings)), self.fork.writes)
 
 

@@ -5,7 +5,8 @@ nothing. Only a change of the timing changes fire times. It begins a new generat
 times of the new timing are not made up, and undecided ones of the old timing are skipped in the ledger. A late save is
 rejected if fire times of the old timing have passed the first of the new one: no fire time is decided twice.
 
-A pause leaves fire times undecided. They are decided when it ends, by the misfire policy.
+A pause leaves fire times undecided. They are decided when it ends, by the misfire policy. The time without success is
+counted from the end of a pause, from a change of the timing or of the time that is allowed, or from the first save.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from raftsched.core.records.bounds import (
     utf8_bytes,
 )
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.notices import Health, watch_problem
 from raftsched.core.records.parameters import parameters_problem
 from raftsched.core.records.schedule import About, Firing, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import with_options
@@ -97,6 +99,8 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         source=operation.source,
         about=operation.about,
         parameters=operation.parameters,
+        watch=operation.watch,
+        health=Health(_counted_from(operation.timing, context)),
     )
     schedule = _paused_until(schedule, operation, context)
     audit = audited_schedule(schedule, "create", operation.actor, context)
@@ -144,10 +148,14 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
         source=operation.source or known.source,
         about=operation.about,
         parameters=operation.parameters,
+        watch=operation.watch,
     )
+    if _success_within(new) != _success_within(known):
+        new = _counting(new, context)
     writes: list[Write] = []
     if not _same_timing(operation.timing, known.timing):
         new = replace(new, timing=operation.timing, generation=known.generation + 1, next_at_ms=operation.next_at_ms)
+        new = _counting(new, context)
         if 0 < known.next_at_ms <= context.now_ms:
             new = replace(new, skipped_count=known.skipped_count + operation.passed_count, last_at_ms=context.now_ms)
             writes.append(PutFiring(known.id, _passed(known, operation, context)))
@@ -167,6 +175,20 @@ def _changed(schedule: Schedule, context: Context, **fields: Any) -> Schedule:
     """Return the schedule after a user's change."""
     marks = {"updated_at_ms": context.now_ms, "revision": context.index, "changed_revision": context.index}
     return replace(schedule, **fields, **marks)
+
+
+def _success_within(schedule: Schedule) -> int:
+    return 0 if schedule.watch is None else schedule.watch.success_within_ms
+
+
+def _counting(schedule: Schedule, context: Context) -> Schedule:
+    """Return the schedule with the time without success counted from now, or from the beginning of its fire times."""
+    health = replace(schedule.health, counted_from_ms=_counted_from(schedule.timing, context))
+    return replace(schedule, health=health)
+
+
+def _counted_from(timing: Timing, context: Context) -> TimeMs:
+    return max(context.now_ms, timing.start_at_ms or context.now_ms, timing.at_ms or context.now_ms)
 
 
 def _same_timing(timing: Timing, known: Timing) -> bool:
@@ -246,6 +268,7 @@ def _resume(known: Schedule, operation: ControlSchedule, context: Context) -> Ap
     )
     if operation.action is ScheduleAction.END_PAUSE:
         new = replace(new, changed_revision=known.changed_revision)  # time ended it, as its pause said
+    new = _counting(new, context)
     audit = audited_schedule(new, "resume", operation.actor, context)
     return Applied(ScheduleSaved(new), (PutSchedule(known, new), audit))
 
@@ -305,6 +328,7 @@ def _problem(operation: SaveSchedule) -> str:
         or parameters_problem(operation.parameters)
         or _timing_problem(operation)
         or _template_problem(operation)
+        or watch_problem(operation.watch)
         or range_problem("catchup_window_ms", operation.catchup_window_ms, 0, limits.DELAY_MS_MAX)
         or range_problem("next_at_ms", operation.next_at_ms, 0, TIME_MS_MAX)
         or range_problem("fingerprint bytes", len(operation.fingerprint), 1, 64)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from raftsched.core.records.job import Job
+from raftsched.core.records.notices import Watch, notices_text
 from raftsched.core.records.parameters import parameters_text
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
@@ -30,6 +31,7 @@ from raftsched.core.state.writes import PutAudit
 
 _VALUE_CHARS_MAX: Final = 200
 _NO_OPTIONS: Final = Options()
+_NO_WATCH: Final = Watch()
 _Told = Mapping[str, Callable[[Any], str]]
 """Functions that format the fields of a record, by the fields' names in the API."""
 
@@ -133,6 +135,9 @@ _SCHEDULE: Final[_Told] = {
     "overlap": lambda schedule: schedule.overlap.name.lower(),
     "misfire": lambda schedule: schedule.misfire.name.lower(),
     "catchup_window_seconds": lambda schedule: optional_seconds(schedule.catchup_window_ms),
+    "expect_success_within_seconds": lambda schedule: optional_seconds((schedule.watch or _NO_WATCH).success_within_ms),
+    "late_after_seconds": lambda schedule: optional_seconds((schedule.watch or _NO_WATCH).late_after_ms),
+    "notify": lambda schedule: notices_text((schedule.watch or _NO_WATCH).notices),
     "pause.until": lambda schedule: time_text(schedule.pause_until_ms or None),
     **{f"job.{name}": _of_template(tell) for name, tell in _TEMPLATE.items()},
 }

@@ -6,6 +6,8 @@ examines each change of a job, old and new:
 - The job finished, or runs again: its workflow's counts and its schedule's list of unfinished runs change, and its
   dependants are resolved (`dependency_resolution`). A dependant that ends by that has a cascade of its own.
 - The job ended, and has a hook for that end: the job that it asks for is stored (`jobs.hooks`).
+- A run of a schedule ended, failed in an attempt or started late: the schedule's alarms change, and its owner is told
+  (`jobs.notices`).
 - The job was leased or ready and is no longer, and it has a concurrency key below its limit: the first blocked job of
   the key is released in each region, since nobody knows which region has an idle worker. So while a place is free and
   jobs of the key are blocked, one of them can be leased, and no region waits for another's worker.
@@ -34,6 +36,7 @@ from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.changes import touch
 from raftsched.core.jobs.dependency_resolution import may_have_dependants, verdict_of, with_verdict
 from raftsched.core.jobs.hooks import hook_of, submission
+from raftsched.core.jobs.notices import happening_of, may_happen, recorded
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Verdict
@@ -75,7 +78,7 @@ def _matters(view: View, change: PutJob) -> bool:
     if key and (new.blocked or view.blocked_regions(old.spec.queue, key, limit=1)):
         return True
     if (old.status in FINISHED) is (new.status in FINISHED):
-        return False
+        return may_happen(view, old, new)
     return may_have_dependants(new) or (new.spec.options is not None and bool(new.spec.options.schedule_id))
 
 
@@ -104,7 +107,7 @@ class Cascade:
         self._changes: deque[PutJob] = deque()
         self._resolutions: list[_Resolution] = []
         self._tallies: dict[WorkflowId, Tally] = {}
-        self._runs: dict[ScheduleId, list[Job]] = {}
+        self._runs: dict[ScheduleId, list[tuple[Job, Job]]] = {}
 
     def put(self, *writes: Write) -> None:
         """Execute `writes`; the effects of changes of jobs follow in `run`."""
@@ -128,8 +131,8 @@ class Cascade:
         self.run()
         for workflow_id, tally in self._tallies.items():
             self._move_workflow(workflow_id, tally)
-        for schedule_id, jobs in self._runs.items():
-            self._move_schedule(schedule_id, jobs)
+        for schedule_id, changes in self._runs.items():
+            self._move_schedule(schedule_id, changes)
         if isinstance(result, WorkflowSaved) and result.workflow.id in self._tallies:
             result = result._replace(workflow=self.fork.workflow(result.workflow.id) or result.workflow)
         return Applied(result, self.fork.writes)
@@ -147,19 +150,12 @@ class Cascade:
         if (old.status in FINISHED) is not (new.status in FINISHED):
             if may_have_dependants(new):
                 self._resolutions.append(_Resolution(new.id, None))
-            if new.spec.options is not None:
-                self._note_end(old, new)
+            if new.spec.workflow_id:
+                self._tallies.setdefault(WorkflowId(new.spec.workflow_id), Tally()).move(old, new)
+        if new.spec.schedule_id:
+            self._runs.setdefault(ScheduleId(new.spec.schedule_id), []).append((old, new))
         if old.spec.concurrency_key:
             self._free_place(old, new)
-
-    def _note_end(self, old: Job, new: Job) -> None:
-        """Record that a job of a workflow or schedule ended, or runs again."""
-        options = new.spec.options
-        assert options is not None
-        if options.workflow_id:
-            self._tallies.setdefault(WorkflowId(options.workflow_id), Tally()).move(old, new)
-        if options.schedule_id:
-            self._runs.setdefault(ScheduleId(options.schedule_id), []).append(new)
 
     def _move_workflow(self, workflow_id: WorkflowId, tally: Tally) -> None:
         old = self.fork.workflow(workflow_id)
@@ -167,21 +163,26 @@ class Cascade:
             is_cancelling = self.fork.background_cursor(BackgroundKind.CANCEL_WORKFLOW, workflow_id) is not None
             self.fork.execute((PutWorkflow(old, tally.applied_to(old, self._context, is_cancelling=is_cancelling)),))
 
-    def _move_schedule(self, schedule_id: ScheduleId, jobs: list[Job]) -> None:
-        """Update the schedule's list of unfinished runs. Its revision stays: nothing was changed or decided."""
+    def _move_schedule(self, schedule_id: ScheduleId, changes: list[tuple[Job, Job]]) -> None:
+        """Update the schedule's list of unfinished runs and its alarms. Its revision stays: no user changed it."""
         old = self.fork.schedule(schedule_id)
         if old is None:
             return
         active, backfilling = dict.fromkeys(old.active), dict.fromkeys(old.backfilling)
-        for job in jobs:
+        for before, job in changes:
             runs = backfilling if job.spec.options is not None and job.spec.options.is_backfill else active
+            if (before.status in FINISHED) is (job.status in FINISHED):
+                continue
             if job.status in FINISHED:
                 runs.pop(job.id, None)
             elif len(runs) < limits.SCHEDULE_ACTIVE_MAX:
                 runs[job.id] = None
+        context = self._context
+        happenings = (happening_of(self.fork, old, before, job, context) for before, job in changes)
         new = replace(old, active=tuple(active), backfilling=tuple(backfilling))
+        new, writes = recorded(self.fork, new, [each for each in happenings if each is not None], context)
         if new != old:
-            self.fork.execute((PutSchedule(old, new),))
+            self.fork.execute((PutSchedule(old, new), *writes))
 
     # -- concurrency keys
 

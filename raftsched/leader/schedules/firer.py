@@ -1,9 +1,9 @@
 """Decide the fire times of schedules when they are due: read each schedule, plan, and propose the decisions.
 
 Theory of operation. The index of deadlines says when the next schedule needs a decision: at its first undecided fire
-time, or when its pause ends. Schedules that are due are planned at once and proposed together, so that the schedules of
-the full hour share few entries of the log. A plan is checked again when it is applied; a plan that is late or repeated
-changes nothing.
+time, when its pause ends, or when no run has succeeded for the time that its owner allows. Schedules that are due are
+planned at once and proposed together, so that the schedules of the full hour share few entries of the log. A plan is
+checked again when it is applied; a plan that is late or repeated changes nothing.
 
 After an outage there is far more to plan and to apply than fits between two heartbeats. A leader that tried would lose
 its lead and its plans, and so would the next. So a step ends when the cost of its proposals reaches `COST_PER_STEP`,
@@ -12,7 +12,7 @@ to be made up for by others, they miss nothing that comes meanwhile. After a ste
 rest as long as the step took, so that half of the time is left for requests, however slow the disk.
 
 A schedule that can't be planned (this node no longer knows its zone) must not stop the others: it is logged once in a
-while and read again after a pause.
+while and planned again after a pause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import structlog
 
 from raftsched import limits
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import DeadlineKind
+from raftsched.core.operations.control import DeadlineKind, HandleDeadlines
 from raftsched.core.operations.schedules import ControlSchedule, FireSchedule, ScheduleAction
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, ScheduleId
@@ -46,10 +46,11 @@ _ACTIVE_PER_COST: Final = 10
 REST_MS_MAX: Final = 1_000
 """An upper bound, since a slow step may have been an election."""
 BROKEN_PAUSE_MS: Final = 60_000
+_Operation = FireSchedule | ControlSchedule | HandleDeadlines
 
 
 class Firing:
-    """Propose `FireSchedule`, and the end of schedules' pauses."""
+    """Propose `FireSchedule`, the end of schedules' pauses, and the alarm of those without a success."""
 
     name: Final = "firing"
 
@@ -88,20 +89,25 @@ class Firing:
         for entry in due:
             if cost >= COST_PER_STEP:
                 return
-            schedule_id = ScheduleId(entry.subject)
-            if self._broken_until_ms.get(schedule_id, 0) > now.monotonic_ms:
+            schedule = self._view.schedule(ScheduleId(entry.subject))
+            if schedule is None:
                 continue
-            schedule = self._view.schedule(schedule_id)
-            if schedule is not None and (operation := self._operation(schedule, now)) is not None:
+            for operation in self._of_schedule(schedule, now):
                 cost += _cost(schedule, operation)
                 yield operation
 
-    def _operation(self, schedule: Schedule, now: Now) -> FireSchedule | ControlSchedule | None:
+    def _of_schedule(self, schedule: Schedule, now: Now) -> Iterator[_Operation]:
         if schedule.paused:
-            return ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.END_PAUSE, actor="clock")
-        return self._plan(schedule, now)
+            yield ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.END_PAUSE, actor="clock")
+            return
+        if 0 < schedule.success_by_ms <= now.cluster_ms:
+            yield HandleDeadlines(((DeadlineKind.SCHEDULE, schedule.id),))
+        if (firing := self._plan(schedule, now)) is not None:
+            yield firing
 
     def _plan(self, schedule: Schedule, now: Now) -> FireSchedule | None:
+        if self._broken_until_ms.get(schedule.id, 0) > now.monotonic_ms:
+            return None
         try:
             fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
         except Invalid as error:
@@ -124,9 +130,9 @@ class Firing:
         return max(now.monotonic_at(self._next.at_ms()), self._quiet_until_ms)
 
 
-def _cost(schedule: Schedule, operation: FireSchedule | ControlSchedule) -> int:
+def _cost(schedule: Schedule, operation: _Operation) -> int:
     """Return the operation's part of a step's cost; see `COST_PER_STEP`."""
-    if isinstance(operation, ControlSchedule):
+    if not isinstance(operation, FireSchedule):
         return 1
     fire_time_count = sum(decision.count for decision in operation.decisions)
     return max(1, fire_time_count) + len(schedule.active) // _ACTIVE_PER_COST

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.core.jobs.hooks import FACTS, facts_of, filled
+from raftsched.core.jobs.facts import FACTS, facts_of_end, filled
 from raftsched.core.operations.codec import CancelJob
 from raftsched.core.operations.queues import ConfigureQueue
 from raftsched.core.records.ids import job_id_text
@@ -78,6 +78,11 @@ def test_hook_is_an_ordinary_job_of_the_same_tenant_that_knows_its_cause() -> No
         "reason": "rejected",
         "error": 'Boom: said "no"',
         "attempts": 1,
+        "schedule": None,
+        "fire_time": None,
+        "event": "dead_letter",
+        "since": None,
+        "summary": 'Job send_email is in the dead-letter queue (rejected): Boom: said "no"',
     }
     scene.complete(scene.run(page))
     assert scene.status(page) is Status.COMPLETED
@@ -146,7 +151,7 @@ def test_facts_fill_placeholders_as_escaped_text() -> None:
     dead(scene, job)
     (page,) = hooks_of(scene, job)
     assert json.loads(scene.state.payload(page.id)) == {"text": 'send_email: Boom: said "no" {{run_id}}'}
-    facts = facts_of(scene.now(job))
+    facts = facts_of_end(scene.now(job), None)
     assert tuple(facts) == FACTS
     assert filled(b'"{{cause.reason}}{{cause.nothing}}"', {"reason": None}) == b'"{{cause.nothing}}"'
     assert len(filled(b'"%b"' % (b"{{cause.error}}" * 20), {"error": "\0" * 9_000})) < 256 * 1024

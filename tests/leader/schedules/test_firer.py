@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import FireSchedule
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.notices import Health, Notice, NoticeEvent, NoticeForm, Watch
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
-from raftsched.core.records.spec import JobSpec
+from raftsched.core.records.spec import Hook, JobSpec
 from raftsched.core.state.writes import PutSchedule
 from raftsched.leader.schedules.firer import COST_PER_STEP, REST_MS_MAX, Firing
 from raftsched.leader.schedules.plan import RandomSource
@@ -131,3 +133,58 @@ def test_firing_does_not_rest_after_work_that_is_on_time(world: World) -> None:
     world.clock.advance(40)
     settle(firing, world, operations)
     assert firing.next_call_ms(world.now) == world.now.monotonic_ms
+
+
+# -- no success for too long ------------------------------------------------------------------------------------------
+
+TOLD = Notice((NoticeEvent.MISSED,), NoticeForm.WEBHOOK, Hook(JobSpec("tell", "tell", 5, 1, 0, RetryPolicy())))
+SUCCESS_BY_MS = START_MS + 10 * MINUTE
+
+
+def save_watched(world: World, **fields: object) -> ScheduleId:
+    """Store a schedule that fires in a day and of which a run must succeed in ten minutes."""
+    watch, health = Watch(MINUTE, 0, (TOLD,)), Health(TimeMs(SUCCESS_BY_MS - MINUTE))
+    return save(world, "watched", next_at_ms=NEWEST_MS + DAY, watch=watch, health=health, **fields)
+
+
+def told_count(world: World) -> int:
+    return sum(1 for job in world.state.all_jobs() if job.spec.name == "tell")
+
+
+def test_alarm_is_proposed_at_its_time_and_told_once_by_however_many_leaders(world: World) -> None:
+    save_watched(world)
+    first, second = firing_of(world), firing_of(world)
+    for leader in (first, second):
+        assert not leader.step(world.now)
+        assert leader.next_call_ms(world.now) == world.now.monotonic_at(SUCCESS_BY_MS)
+    world.clock.advance(SUCCESS_BY_MS - START_MS)
+    proposed = [(leader, leader.step(world.now)) for leader in (first, second)]
+    assert all(len(operations) == 1 for _, operations in proposed), "neither knows of the other"
+    for leader, operations in proposed:
+        settle(leader, world, operations)
+        assert told_count(world) == 1
+    third = firing_of(world)
+    for leader in (first, second, third):
+        world.clock.advance(MINUTE)
+        assert not leader.step(world.now)
+        assert leader.next_call_ms(world.now) == world.now.monotonic_at(NEWEST_MS + DAY)
+
+
+def test_alarm_of_a_schedule_whose_fire_times_nobody_can_compute_is_proposed(world: World) -> None:
+    schedule_id = save_watched(world)
+    schedule = world.state.schedule(schedule_id)
+    assert schedule is not None
+    unknown = replace(schedule, timing=Timing(cron="* * * * *", timezone="Mars/Olympus"), next_at_ms=TimeMs(NEWEST_MS))
+    world.state.execute([PutSchedule(schedule, unknown)])
+    firing = firing_of(world)
+    assert not firing.step(world.now)
+    world.clock.advance(SUCCESS_BY_MS - START_MS)
+    settle(firing, world, firing.step(world.now))
+    assert told_count(world) == 1
+
+
+@pytest.mark.parametrize("pause_until_ms", [0, NEWEST_MS + 2 * DAY])
+def test_no_alarm_is_proposed_in_a_pause(pause_until_ms: int, world: World) -> None:
+    save_watched(world, paused=True, paused_at_ms=TimeMs(START_MS), pause_until_ms=TimeMs(pause_until_ms))
+    world.clock.advance(DAY)
+    assert not firing_of(world).step(world.now)

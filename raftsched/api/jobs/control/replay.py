@@ -71,4 +71,5 @@ def _spec(job: Job, changes: Changes) -> JobSpec:
         task="",
         replay_of=job.id,
         hook_of=b"",
+        notice_of=b"",
     )
