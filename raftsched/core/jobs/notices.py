@@ -113,6 +113,18 @@ def _is_planned(view: View, schedule: Schedule, job: Job) -> bool:
 # -- what follows from it ---------------------------------------------------------------------------------------------
 
 
+def success_within_ms(schedule: Schedule) -> int:
+    """Return the longest time without success that the owner allows; 0 = any."""
+    return 0 if schedule.watch is None else schedule.watch.success_within_ms
+
+
+def counted_from_now(schedule: Schedule, context: Context) -> Schedule:
+    """Return the schedule with the time without success counted from now, or from its start if that is later."""
+    starts = (schedule.timing.start_at_ms, schedule.timing.at_ms)
+    from_ms = max(context.now_ms, *(start_ms for start_ms in starts if start_ms is not None), 0)
+    return replace(schedule, health=replace(schedule.health, counted_from_ms=TimeMs(from_ms)))
+
+
 def without_success(view: View, schedule: Schedule, context: Context) -> tuple[Write, ...]:
     """Return the writes for a schedule of which no run has succeeded in time; () if there is time left."""
     if not 0 < schedule.success_by_ms <= context.now_ms:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.changes import invalid, refused
+from raftsched.core.jobs.notices import counted_from_now, success_within_ms
 from raftsched.core.jobs.submit import submit_problem
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.operations.control import BackgroundKind
@@ -32,7 +33,7 @@ from raftsched.core.records.bounds import (
     utf8_bytes,
 )
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.notices import Health, watch_problem
+from raftsched.core.records.notices import watch_problem
 from raftsched.core.records.parameters import parameters_problem
 from raftsched.core.records.schedule import About, Firing, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import with_options
@@ -100,9 +101,8 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         about=operation.about,
         parameters=operation.parameters,
         watch=operation.watch,
-        health=Health(_counted_from(operation.timing, context)),
     )
-    schedule = _paused_until(schedule, operation, context)
+    schedule = _paused_until(counted_from_now(schedule, context), operation, context)
     audit = audited_schedule(schedule, "create", operation.actor, context)
     return Applied(
         ScheduleSaved(schedule, created=True), (PutSchedule(None, schedule, payload=operation.payload), audit)
@@ -150,12 +150,12 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
         parameters=operation.parameters,
         watch=operation.watch,
     )
-    if _success_within(new) != _success_within(known):
-        new = _counting(new, context)
+    if success_within_ms(new) != success_within_ms(known):
+        new = counted_from_now(new, context)
     writes: list[Write] = []
     if not _same_timing(operation.timing, known.timing):
         new = replace(new, timing=operation.timing, generation=known.generation + 1, next_at_ms=operation.next_at_ms)
-        new = _counting(new, context)
+        new = counted_from_now(new, context)
         if 0 < known.next_at_ms <= context.now_ms:
             new = replace(new, skipped_count=known.skipped_count + operation.passed_count, last_at_ms=context.now_ms)
             writes.append(PutFiring(known.id, _passed(known, operation, context)))
@@ -175,20 +175,6 @@ def _changed(schedule: Schedule, context: Context, **fields: Any) -> Schedule:
     """Return the schedule after a user's change."""
     marks = {"updated_at_ms": context.now_ms, "revision": context.index, "changed_revision": context.index}
     return replace(schedule, **fields, **marks)
-
-
-def _success_within(schedule: Schedule) -> int:
-    return 0 if schedule.watch is None else schedule.watch.success_within_ms
-
-
-def _counting(schedule: Schedule, context: Context) -> Schedule:
-    """Return the schedule with the time without success counted from now, or from the beginning of its fire times."""
-    health = replace(schedule.health, counted_from_ms=_counted_from(schedule.timing, context))
-    return replace(schedule, health=health)
-
-
-def _counted_from(timing: Timing, context: Context) -> TimeMs:
-    return max(context.now_ms, timing.start_at_ms or context.now_ms, timing.at_ms or context.now_ms)
 
 
 def _same_timing(timing: Timing, known: Timing) -> bool:
@@ -268,7 +254,7 @@ def _resume(known: Schedule, operation: ControlSchedule, context: Context) -> Ap
     )
     if operation.action is ScheduleAction.END_PAUSE:
         new = replace(new, changed_revision=known.changed_revision)  # time ended it, as its pause said
-    new = _counting(new, context)
+    new = counted_from_now(new, context)
     audit = audited_schedule(new, "resume", operation.actor, context)
     return Applied(ScheduleSaved(new), (PutSchedule(known, new), audit))
 
