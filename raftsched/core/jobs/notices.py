@@ -1,11 +1,11 @@
-"""Record the events of a schedule, and submit the jobs that tell its owner: its notices.
+"""Record the events of a schedule, and submit the jobs that notify its owner: its notices.
 
 Theory of operation. The operation that causes an event records it: the end of a run, a failed attempt and a late start by
 `workflows.cascade`, a skipped fire time by `schedules.fire`, the time without success by `maintenance.deadlines`. It
-stores the alarm on the schedule and the jobs of its notices in the same log entry. So each event is told once, whatever
-leader, and a repeated operation tells nothing.
+stores the alarm on the schedule and the jobs of its notices in the same log entry. So each event has its notices once,
+whatever leader, and a repeated operation has none.
 
-A problem opens an alarm of its kind. While that is open, further problems of the kind are not told. A success closes
+A problem opens an alarm of its kind. While that is open, further problems of the kind have no notices. A success closes
 all alarms, except that a late run leaves the alarm about lateness open.
 
 A schedule whose owner expects nothing has no alarms. Backfills cause no events, since whoever started them watches them.
@@ -165,7 +165,7 @@ class _Record:
         self.schedule = replace(self.schedule, health=replace(health, alarms=(*health.alarms, alarm)))
         if happening.event in SERIOUS:
             self._audit(happening)
-        self._tell(happening)
+        self._notify(happening)
 
     def succeeded(self, success: Happening) -> None:
         alarms = self.schedule.health.alarms
@@ -176,7 +176,7 @@ class _Record:
         recovery = success._replace(event=NoticeEvent.RECOVERED, since_ms=min(serious)) if serious else None
         if recovery is not None:
             self._audit(recovery)
-        self._tell(*(each for each in (recovery, success) if each is not None))
+        self._notify(*(each for each in (recovery, success) if each is not None))
 
     def _was_late(self, job: Job | None) -> bool:
         if job is None or not job.attempts or not self._watch.late_after_ms:
@@ -189,7 +189,7 @@ class _Record:
         action = f"schedule.{happening.event.label}"
         self.writes.append(audited(self._context, action, subject, tenant=self.schedule.tenant, detail=detail))
 
-    def _tell(self, *happenings: Happening) -> None:
+    def _notify(self, *happenings: Happening) -> None:
         """Submit each notice that is about one of the events, for the first of them."""
         for position, notice in enumerate(self._watch.notices):
             wanted = next((each for each in happenings if each.event in notice.events), None)
@@ -230,7 +230,7 @@ def _payload(notice: Notice, facts: Mapping[str, object]) -> bytes:
     return b"%b,%b" % (own[:-1], msgspec.json.encode(facts)[1:]) if notice.form is NoticeForm.EMAIL else own
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- the content of a notice -------------------------------------------------------------------------------------------
 
 
 def facts_of_event(schedule: Schedule, happening: Happening) -> dict[str, object]:

@@ -60,10 +60,10 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Watch(msgspec.Struct, frozen=True, array_like=True):
-    """Define what the owner of a schedule expects of it, and how he or she is told of events."""
+    """Define the expectations of a schedule's owner, and the notices of events."""
 
     success_within_ms: int = 0
-    """It is `MISSED` if no run succeeds for so long; 0 = no such rule."""
+    """It is `MISSED` if no run succeeds for this time; 0 = no such rule."""
     late_after_ms: int = 0
     """0 = no run is late."""
     notices: tuple[Notice, ...] = ()

@@ -151,7 +151,7 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     about: About = About()
     parameters: tuple[Parameter, ...] = ()
     watch: Watch | None = None
-    """What its owner expects of it; None = nothing."""
+    """The expectations of its owner; None = none."""
     health: Health = Health()
 
     @property

@@ -6,7 +6,7 @@ examines each change of a job, old and new:
 - The job finished, or runs again: its workflow's counts and its schedule's list of unfinished runs change, and its
   dependants are resolved (`dependency_resolution`). A dependant that ends by that has a cascade of its own.
 - The job ended, and has a hook for that end: the job that it asks for is stored (`jobs.hooks`).
-- A run of a schedule ended, failed in an attempt or started late: the schedule's alarms change, and its owner is told
+- A run of a schedule ended, failed in an attempt or started late: the schedule's alarms change, and its owner is notified
   (`jobs.notices`).
 - The job was leased or ready and is no longer, and it has a concurrency key below its limit: the first blocked job of
   the key is released in each region, since nobody knows which region has an idle worker. So while a place is free and
