@@ -7,7 +7,7 @@ image.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from raftsched.cli.converters.fields import Fields
@@ -123,26 +123,47 @@ def _command(pod: Fields, entry: Entry) -> dict[str, Any]:
     command, arguments = container.texts("command"), container.texts("args")
     if not command:
         raise Invalid("it has no command: what runs is in the image")
-    environment: dict[str, str] = {}
-    for variable in container.each("env"):
-        name = variable.text("name")
-        if variable.inner("valueFrom").is_empty:
-            environment[name] = _expanded(variable.text("value"), environment)
-        else:
-            entry.not_kept(f"variable {name}: its value is not in the file", variable.line("name"))
+    environment, is_unknown = _environment(container, entry)
     entry.not_kept(
         f"image {container.text('image')}: the command runs where its shell worker runs", container.line("image")
     )
-    argv = [_expanded(part, environment) for part in (*command, *arguments)]
+    argv = [_expanded(part, environment, is_unknown) for part in (*command, *arguments)]
     shell = {"argv": argv, "env": environment, "cwd": container.text("workingDir")}
     container.report_rest(entry)
     return given(shell)
 
 
-def _expanded(text: str, environment: dict[str, str]) -> str:
-    """Replace `$(NAME)` by the variable, as Kubernetes does; `$$` is `$`, and unknown names stay as they are."""
+def _environment(container: Fields, entry: Entry) -> tuple[dict[str, str], Callable[[str], bool]]:
+    """Return the variables of a container, and whether a name is that of a variable whose value is not in the file."""
+    environment: dict[str, str] = {}
+    unknown: set[str] = set()
+    has_sources = bool(container.each("envFrom"))
+
+    def is_unknown(name: str) -> bool:
+        return name in unknown or (has_sources and name not in environment)
+
+    if has_sources:
+        entry.not_kept("envFrom: the variables of other objects are not in the file", container.line("envFrom"))
+    for variable in container.each("env"):
+        name = variable.text("name")
+        if variable.inner("valueFrom").is_empty:
+            environment[name] = _expanded(variable.text("value"), environment, is_unknown)
+        else:
+            unknown.add(name)
+            entry.not_kept(f"variable {name}: its value is not in the file", variable.line("name"))
+    return environment, is_unknown
+
+
+def _expanded(text: str, environment: Mapping[str, str], is_unknown: Callable[[str], bool]) -> str:
+    """Replace `$(NAME)` by the variable, as Kubernetes does; `$$` is `$`, and names of no variable stay as they are.
+
+    Raises `Invalid` if the value of a variable is not known.
+    """
 
     def value(match: re.Match[str]) -> str:
-        return "$" if match["name"] is None else environment.get(match["name"], match[0])
+        name = match["name"]
+        if name is not None and is_unknown(name):
+            raise Invalid(f"its command needs $({name}), whose value is not in the file")
+        return "$" if name is None else environment.get(name, match[0])
 
     return _REFERENCE.sub(value, text)

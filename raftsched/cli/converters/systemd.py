@@ -48,6 +48,8 @@ _BLOCKING: Final = (
     "RootImage",
 )
 """Settings without which the service would not do what it does."""
+_OTHER_VARIABLES: Final = ("EnvironmentFile", "PassEnvironment", "UnsetEnvironment")
+"""Settings that can change each variable, so that none in a command is known."""
 _UNIT_KNOWN: Final = ("Description", "Documentation")
 _TYPES: Final = ("simple", "exec", "oneshot", "idle")
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -174,10 +176,12 @@ def _argv(service: UnitFile, unit: str, environment: dict[str, str], entry: Entr
     kind = service.value(_SERVICE, "Type", "simple")
     if kind not in _TYPES:
         raise Invalid(f"Type={kind}: its command does not last as long as the service")
+    has_other_variables = any(service.all(_SERVICE, name) for name in _OTHER_VARIABLES)
+    known = {} if has_other_variables else environment
     commands = []
     for setting in service.all(_SERVICE, "ExecStart"):
         try:
-            line = read_exec_line(_specified(setting.value, unit), environment)
+            line = read_exec_line(_specified(setting.value, unit), known)
         except Invalid as error:
             raise Invalid(f"{service.file}:{setting.line}: {error}") from None
         for prefix in line.prefixes:

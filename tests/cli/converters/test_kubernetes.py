@@ -42,6 +42,7 @@ spec:
                 - name: PASSWORD
                   valueFrom: {secretKeyRef: {name: db, key: password}}
 """
+SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "db", "key": "a"}}}
 
 
 def cronjob(spec: dict[str, Any], **changes: Any) -> str:
@@ -143,6 +144,9 @@ def test_schedule_is_read_as_kubernetes_reads_it(schedule: str, expected: dict[s
         (cronjob({}, backoffLimit="1"), "backoffLimit: must be a whole number"),
         (cronjob({}, container={"command": []}), "what runs is in the image"),
         (cronjob({}, container={"workingDir": "x"}), "must be an absolute path"),
+        (cronjob({}, container={"command": ["x", "$(A)"], "env": [SECRET]}), "its command needs $(A)"),
+        (cronjob({}, container={"env": [SECRET, {"name": "B", "value": "$(A)"}]}), "its command needs $(A)"),
+        (cronjob({}, container={"command": ["$(A)"], "envFrom": [{"secretRef": {}}]}), "its command needs $(A)"),
         (cronjob({}, pod={"containers": []}), "exactly one container"),
         (cronjob({}, pod={"containers": [{}], "initContainers": [{}]}), "exactly one container"),
     ],

@@ -140,6 +140,7 @@ def test_timer_without_a_counterpart_is_left_out(timer: str, reason: str) -> Non
         ("ExecStart=/a\nExecStartPre=/b", "job.service:3: ExecStartPre has no counterpart"),
         ("ExecStart=/a $MISSING", "job.service:2: the command needs $MISSING"),
         ("ExecStart=/a ${MISSING}x", "the command needs $MISSING"),
+        ("Environment=A=1\nEnvironmentFile=/x\nExecStart=/a $A", "the command needs $A"),
         ("ExecStart=/a ; /b", "`;` joins several commands"),
         ("ExecStart=@/a b", "another name"),
         ("ExecStart=/a %h", "%h depends on the machine"),
