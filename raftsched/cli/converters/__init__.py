@@ -5,8 +5,9 @@ could not be kept. It reads its format by the rules of the program that runs it.
 programs disagree about it, the schedule is left out with the reason. So no schedule ever means something else than it
 did before.
 
-There are three kinds of findings. *left out*: there is no such schedule. *not kept*: it is there, without this setting.
-*note*: it is complete, but depends on something that the file does not say, such as the time zone of a machine.
+There are four kinds of findings. *error*: the file is not readable. *left out*: there is no such schedule. *not kept*: it
+is there, without this setting. *note*: it is complete, but depends on something that the file does not say, such as the
+time zone of a machine.
 
 Three models of time are shared: `wall_times` holds sets of seconds, minutes, hours and days, and writes them as an
 expression of ours, `go_cron` reads the expressions of Kubernetes and Dkron, `calendar_spec` those of systemd.

@@ -16,7 +16,7 @@ from raftsched.core.records.schedule import Timing
 from raftsched.errors import Invalid
 from raftsched.wire.schedules import ScheduleRequest
 
-Kind = Literal["left out", "not kept", "note"]
+Kind = Literal["error", "left out", "not kept", "note"]
 
 _REQUEST: Final = StructDecoder(ScheduleRequest)
 
@@ -75,6 +75,10 @@ class Report:
     def left_out(self, text: str, line: int | None = None) -> None:
         """Record a schedule that is not imported."""
         self.findings.append(Finding(self.file, line, "left out", text))
+
+    def error(self, text: str, line: int | None = None) -> None:
+        """Record that the file is not readable."""
+        self.findings.append(Finding(self.file, line, "error", text))
 
     def not_kept(self, text: str, line: int | None = None) -> None:
         """Record a setting of the whole file that is lost."""

@@ -92,6 +92,18 @@ _CONVERTERS: Final[dict[str, Callable[..., Report]]] = {
 }
 
 
+def _report(kind: str, source: str, timezone: str | None, *, system: bool) -> Report:
+    """Return the report of one file; of a file that is not readable it says so, and the others are imported."""
+    try:
+        return _CONVERTERS[kind](source, timezone, system=system)
+    except Invalid as error:
+        report = Report(source, timezone)
+        place = re.match(rf"{re.escape(source)}:(\d+): ", str(error))
+        text = str(error).removeprefix(place[0] if place else f"{source}: ")
+        report.error(text, int(place[1]) if place else None)
+        return report
+
+
 @click.command("import")
 @click.argument("kind", type=click.Choice(list(_CONVERTERS)))
 @click.argument("sources", metavar="FILE…", nargs=-1, required=True)
@@ -118,7 +130,7 @@ def import_command(kind: str, sources: Sequence[str], timezone: str | None, *, s
         zone(timezone, field="--timezone")
     if system and kind != "crontab":
         raise click.UsageError("--system is for crontabs only")
-    reports = [_CONVERTERS[kind](source, timezone, system=system) for source in sources]
+    reports = [_report(kind, source, timezone, system=system) for source in sources]
     entries = [entry for report in reports for entry in report.entries]
     write(written(entries, kind=kind, now_ms=int(utc_now().timestamp() * 1_000)))
     findings = list(dict.fromkeys(finding for report in reports for finding in report.findings))
@@ -129,5 +141,5 @@ def import_command(kind: str, sources: Sequence[str], timezone: str | None, *, s
         f"raftsched: {len(entries):,} schedules, {counts['left out']:,} left out, {counts['not kept']:,} settings not kept",
         err=True,
     )
-    if any(counts.values()) and not partial:
+    if any(finding.kind == "error" for finding in findings) or (any(counts.values()) and not partial):
         raise SystemExit(1)

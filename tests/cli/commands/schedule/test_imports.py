@@ -98,15 +98,28 @@ async def test_import_refuses_what_it_can_not_read(cli: Cli, tmp_path: Path) -> 
         ("crontab", "-", "--timezone", "Mars"): "--timezone: 'Mars' is not a time zone",
         ("dkron", "-", "--system"): "--system is for crontabs only",
         ("quartz", "-"): "is not one of",
-        ("dkron", written(tmp_path / "broken.json", "{")): "broken.json:1: not JSON",
-        ("k8s-cronjob", written(tmp_path / "broken.yaml", "a: 1\na: 2")): "broken.yaml:2: a: duplicate key",
+        ("dkron", written(tmp_path / "broken.json", "{")): "broken.json:1: error: not JSON",
+        ("k8s-cronjob", written(tmp_path / "broken.yaml", "a: 1\na: 2")): "broken.yaml:2: error: a: duplicate key",
         ("systemd", written(tmp_path / "x.conf", "")): "name files of timers",
         ("celery-beat", str(tmp_path / "none.py")): "the application can't be imported",
+        (
+            "systemd",
+            written(tmp_path / "bad.timer", "[Timer]\nOnCalendar"),
+        ): "bad.timer: left out: bad: line 2: neither",
     }
     for arguments, reason in cases.items():
         ran = await cli.run("import", *arguments)
         assert ran.exit_code != 0
         assert reason in ran.stderr, arguments
+
+
+async def test_import_writes_what_it_can_although_a_file_is_broken(cli: Cli, tmp_path: Path) -> None:
+    job = "{name: x, schedule: '@every 1m', executor: shell, executor_config: {command: date}}"
+    broken, sound = written(tmp_path / "a.yaml", "a: 1\na: 2"), written(tmp_path / "b.yaml", job)
+    ran = await cli.run("import", "dkron", broken, sound, "--partial")
+    assert ran.exit_code == 1
+    assert f"{broken}:2: error: a: duplicate key" in ran.stderr
+    assert [each["name"] for each in yaml.safe_load(ran.stdout)["schedules"]] == ["x"]
 
 
 async def test_texts_survive_both_versions_of_yaml(cli: Cli, tmp_path: Path) -> None:
