@@ -71,6 +71,12 @@ class ScheduleOptions(TimingOptions, total=False):
     """Names and texts by which schedules are found, as `{"team": "shop"}`."""
     parameters: Sequence[Mapping[str, Any]] | None
     """Values that its runs get: each with `name`, and `type`, `choices`, `default`, `required`, `description`."""
+    expect_success_within_seconds: float | None
+    """The event `missed` happens if no run succeeds for this long."""
+    late_after_seconds: float | None
+    """The event `late` happens if a run starts this long after its fire time."""
+    notify: Sequence[Mapping[str, Any]] | None
+    """Messages about its events: each with `on`, and one of `webhook`, `slack`, `email` and `job`."""
 
 
 class ScheduleChanges(ScheduleOptions, total=False):

@@ -53,6 +53,7 @@ HeaderValue = Annotated[str, Meta(pattern=HEADER_VALUE_PATTERN, description=HEAD
 EnvName = Annotated[str, Meta(pattern=ENV_NAME_PATTERN, description=ENV_NAME_RULE)]
 ExitCode = Annotated[int, Meta(ge=0, le=255)]
 Argument = Annotated[str, Meta(max_length=limits.CALL_BYTES_MAX)]
+Url = Annotated[str, Meta(min_length=1, max_length=2_048, extra_json_schema={"format": "uri"})]
 
 
 class SecretReference(Request, frozen=True):
@@ -64,7 +65,7 @@ class SecretReference(Request, frozen=True):
 class HttpCall(Request, frozen=True):
     """An HTTP request to send, and the meaning of its response."""
 
-    url: Annotated[str, Meta(min_length=1, max_length=2_048, extra_json_schema={"format": "uri"})]
+    url: Url
     """An absolute address, `http` or `https`, without a user name and password."""
     method: Literal["POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] = "POST"
     headers: Annotated[dict[HeaderName, HeaderValue], Meta(max_length=50)] = {}

@@ -28,6 +28,7 @@ from raftsched.wire.common import (
     Time,
 )
 from raftsched.wire.jobs import JobBody
+from raftsched.wire.notices import AlarmDocument, ExpectedSeconds, NoticeBody
 from raftsched.wire.parameters import ParameterBody, ParameterName, ParameterValue
 from raftsched.wire.timings import TimingBody
 
@@ -71,6 +72,13 @@ class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
     """Names and texts by which schedules are found, as `{"team": "shop"}`."""
     parameters: Annotated[list[ParameterBody], Meta(max_length=limits.PARAMETERS_MAX)] = []
     """Values that its runs get."""
+    expect_success_within_seconds: ExpectedSeconds | None = None
+    """The event `missed` happens if no run succeeds for this long: counted from the last success, the end of a pause, the
+    start of the schedule, or a change of this rule or the timing. No time counts in a pause and after the last fire time."""
+    late_after_seconds: ExpectedSeconds | None = None
+    """The event `late` happens if a run starts this long after its fire time."""
+    notify: Annotated[list[NoticeBody], Meta(max_length=limits.NOTICES_MAX)] = []
+    """Messages about its events. Backfills cause none."""
 
 
 def _with_all_optional(name: str, kind: type[Request], description: str, *, but: tuple[str, ...] = ()) -> Any:
@@ -241,6 +249,16 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
         J, Meta(extra_json_schema={"type": "array", "items": {"$ref": "#/components/schemas/ParameterBody"}})
     ] = ABSENT
     """Values that its runs get."""
+    expect_success_within_seconds: float | None = None
+    late_after_seconds: float | None = None
+    notify: Annotated[
+        J, Meta(extra_json_schema={"type": "array", "items": {"$ref": "#/components/schemas/NoticeBody"}})
+    ] = ABSENT
+    """Messages about its events."""
+    alarms: list[AlarmDocument[T]] = []
+    """Problems since the last success, if it has `notify` or another expectation."""
+    last_success_at: T | None = None
+    """The end of the last run that succeeded, other than backfills."""
     cron: str | None = None
     every: str | None = None
     at: T | None = None

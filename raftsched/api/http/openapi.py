@@ -18,6 +18,7 @@ from raftsched.api.http.routes import BASE_PATH, Route
 from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import KEY_PATTERN, Problem, Reply
 from raftsched.wire.jobs import HookBody, JobBody, JobRequest, RetryPolicyReply
+from raftsched.wire.notices import NoticeBody
 from raftsched.wire.schedules import ScheduleRequest
 from raftsched.wire.timings import CalendarRequest
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER, HeldLease, OutcomeReport
@@ -28,6 +29,7 @@ _PARTS: Final = (
     Problem,
     JobBody,
     HookBody,
+    NoticeBody,
     HttpCall,
     ShellCommand,
     HeldLease,

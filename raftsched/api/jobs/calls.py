@@ -116,7 +116,7 @@ def _body_of(wanted: HookBody) -> tuple[str, msgspec.Raw | UnsetType]:
 
 
 def _check_http(call: HttpCall, prefix: str) -> None:
-    if fault := _url_fault(call.url):
+    if fault := url_fault(call.url):
         raise Invalid(f"{prefix}url: {fault}", field=f"{prefix}url")
     seen: set[str] = set()
     for name in call.headers:
@@ -130,7 +130,8 @@ def _check_http(call: HttpCall, prefix: str) -> None:
         raise Invalid(f"{prefix}bearer: give it or the header Authorization, not both", field=f"{prefix}bearer")
 
 
-def _url_fault(url: str) -> str:
+def url_fault(url: str) -> str:
+    """Return why no request can be sent to this address, or ""."""
     if not (url.isascii() and url.isprintable()) or " " in url or "\\" in url:
         return "must be ASCII without spaces and backslashes; encode other characters as %XX, and names as xn--…"
     try:

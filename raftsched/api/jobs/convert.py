@@ -226,11 +226,12 @@ def hook_of(wanted: HookBody | None, prefix: str) -> Hook | None:
     if len(payload) > limits.HOOK_BYTES_MAX:
         field = f"{prefix}payload"
         raise TooLarge(f"{field}: must be at most {limits.HOOK_BYTES_MAX} bytes of JSON in a hook", field=field)
-    _check_placeholders(payload, f"{prefix}payload")
+    check_placeholders(payload, f"{prefix}payload")
     return Hook(spec_of(wanted, normalized(_options_of_hook(wanted, prefix)), prefix), payload)
 
 
-def _check_placeholders(payload: bytes, field: str) -> None:
+def check_placeholders(payload: bytes, field: str) -> None:
+    """Raise `Invalid` naming `field` if there is no fact for a placeholder, or there are too many."""
     names = [match.decode() for match in PLACEHOLDER.findall(payload)]
     unknown = next((name for name in names if name not in FACTS), None)
     if unknown is not None:

@@ -25,6 +25,7 @@ from raftsched.api.jobs.convert import (
 )
 from raftsched.api.json.times import milliseconds, moment_ms, span_ms
 from raftsched.api.schedules.calendars import calendar_document
+from raftsched.api.schedules.notices import watch_document, watch_of
 from raftsched.api.schedules.parameters import check_placeholders, parameter_document, parameters_of
 from raftsched.api.schedules.timing import anchored, first_fire_time, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
@@ -87,6 +88,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
         pause_until_ms=_pause_until(wanted, prefix),
         source=context.source,
         about=about_of(wanted),
+        watch=watch_of(wanted, prefix),
         parameters=parameters,
     )
     return replace(
@@ -133,6 +135,7 @@ def _fingerprint(operation: SaveSchedule, timing: Timing) -> bytes:
         payload,
         operation.about,
         operation.parameters,
+        operation.watch,
     )
     return hashlib.blake2b(msgspec.msgpack.encode(meaning), digest_size=_FINGERPRINT_BYTES).digest()
 
@@ -190,6 +193,7 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
         "owner": schedule.about.owner or None,
         "labels": dict(schedule.about.labels),
         "parameters": [parameter_document(each) for each in schedule.parameters],
+        **watch_document(schedule.watch),
         "job": job_document(schedule.template, payload),
     }
     return document if with_nulls else without_nulls(document)

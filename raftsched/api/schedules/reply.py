@@ -16,6 +16,7 @@ from raftsched.core.records.schedule import Firing, FiringKind, Schedule, Schedu
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader
 from raftsched.wire.common import PauseDocument, is_name
+from raftsched.wire.notices import AlarmDocument
 from raftsched.wire.schedules import FiringReply, ScheduleReply, SkippedDocument
 
 _NULL: Final = msgspec.Raw(b"null")
@@ -52,6 +53,7 @@ def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> Sche
     document: dict[str, Any] = schedule_document(schedule, payload, with_nulls=True)
     document["calendar"] = msgspec.Raw(encode(document["calendar"]))
     document["parameters"] = msgspec.Raw(encode(document["parameters"]))
+    document["notify"] = msgspec.Raw(encode(document["notify"]))
     document["job"] = msgspec.Raw(encode(document["job"]))
     return ScheduleReply(
         id=job_id_text_of(schedule),
@@ -60,6 +62,10 @@ def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> Sche
         pause=_pause(schedule),
         next_at=time_or_none(fires_ms),
         last_at=time_or_none(schedule.last_at_ms),
+        last_success_at=time_or_none(schedule.health.success_at_ms),
+        alarms=[
+            AlarmDocument(event=alarm.event.label, since=time_text(alarm.since_ms)) for alarm in schedule.health.alarms
+        ],
         fired_count=schedule.fired_count,
         skipped_count=schedule.skipped_count,
         active=[job_id_text(job_id) for job_id in schedule.active],

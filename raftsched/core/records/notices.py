@@ -50,6 +50,10 @@ class NoticeForm(IntEnum):
     JOB = 4
     """Any job, as a hook has it."""
 
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     """Define a job that is submitted at some events of a schedule."""
@@ -117,8 +121,5 @@ def watch_problem(watch: Watch | None) -> str:
 def notices_text(notices: tuple[Notice, ...]) -> str:
     """Return the notices for the audit trail; addresses of webhooks are often secrets, so they are left out."""
     return list_text(
-        tuple(
-            f"{notice.form.name.lower()} on {' and '.join(event.label for event in notice.events)}"
-            for notice in notices
-        )
+        tuple(f"{notice.form.label} on {' and '.join(event.label for event in notice.events)}" for notice in notices)
     )

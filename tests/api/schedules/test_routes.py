@@ -48,6 +48,11 @@ async def test_post_schedules_stores_what_was_sent_and_spells_out_the_defaults(a
         "description": None,
         "owner": None,
         "labels": {},
+        "expect_success_within_seconds": None,
+        "late_after_seconds": None,
+        "notify": [],
+        "alarms": [],
+        "last_success_at": None,
         "parameters": [],
         "source": None,
         "pause": None,
@@ -103,6 +108,14 @@ async def test_what_is_read_can_be_sent_again_and_changes_nothing(api: Api) -> N
         "description": "For the board.\nAsk before you change it.",
         "owner": "reports@example.com",
         "labels": {"team": "shop", "tier": ""},
+        "expect_success_within_seconds": 93_600,
+        "late_after_seconds": 90.5,
+        "notify": [
+            {"on": ["recovered", "failed"], "webhook": "https://hooks.example/a"},
+            {"on": ["dead_letter"], "slack": "https://hooks.example/b"},
+            {"on": ["missed"], "email": {"to": ["ops@example.com"], "subject": "{{cause.event}} at {{cause.since}}"}},
+            {"on": ["late"], "job": {"name": "page", "payload": {"text": "{{cause.summary}}"}, "max_attempts": 7}},
+        ],
         "calendar": {
             "skip_dates": ["2030-12-24"],
             "blackouts": [
