@@ -23,6 +23,29 @@ async def saved(cli: Cli, *options: str) -> Any:
     return await cli.json("schedule", "create", "nightly", "build_report", '{"n": 1}', "--cron", "0 3 * * *", *options)
 
 
+NOTICES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("dead_letter,missed=https://h.example/a?b=c", {"webhook": "https://h.example/a?b=c"}),
+    ("recovered=slack:https://h.example/s", {"slack": "https://h.example/s"}),
+    ("late=email:ops@h.example,b@h.example", {"email": {"to": ["ops@h.example", "b@h.example"]}}),
+    ('failed={"name": "page"}', {"job": {"name": "page"}}),
+)
+
+
+async def test_create_takes_notices_as_people_write_them_and_get_shows_them_so(cli: Cli) -> None:
+    options = [word for text, _ in NOTICES for word in ("--notify", text)]
+    schedule = await saved(cli, *options, "--expect-success-within", "26h", "--late-after", "10m")
+    assert (schedule["expect_success_within_seconds"], schedule["late_after_seconds"]) == (93_600.0, 600.0)
+    for (text, wanted), notice in zip(NOTICES, schedule["notify"], strict=True):
+        assert notice["on"] == text.partition("=")[0].split(",")
+        [(form, target)] = wanted.items()
+        assert notice[form] == target if isinstance(target, str) else notice[form].items() >= target.items()
+    shown = (await cli.ok("schedule", "get", "nightly")).stdout
+    assert "; ".join((*(text for text, _ in NOTICES[:3]), "failed=submit page")) in shown
+    for text in ("https://h.example", "failed", "=slack:x"):
+        refusal = await cli.refused("schedule", "create", "a", "b", "--every", "1h", "--notify", text)
+        assert "--notify: must be EVENTS=TARGET" in refusal
+
+
 async def test_create_passes_on_every_field_that_an_option_names(cli: Cli) -> None:
     schedule = await cli.json(
         "schedule", "create", "nightly", "build_report", '{"n": 1}', "--cron", "30 2 * * *",

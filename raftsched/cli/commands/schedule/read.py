@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from raftsched.cli.commands.schedule.fire_times import local_text, print_outlook
+from raftsched.cli.terminal.notices import alarm_text, notice_text
 from raftsched.cli.terminal.options import limit_option, order_option, tenant_option
 from raftsched.cli.terminal.output import (
     json_option,
@@ -31,9 +32,13 @@ def print_schedule(schedule: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(schedule)
         return
-    labels = [f"{name}={text}" for name, text in schedule["labels"].items()]
-    parameters = map(_parameter_text, schedule["parameters"])
-    print_fields({**schedule, "labels": ", ".join(labels), "parameters": "; ".join(parameters)})
+    texts = {
+        "labels": ", ".join(f"{name}={text}" for name, text in schedule["labels"].items()),
+        "parameters": "; ".join(map(_parameter_text, schedule["parameters"])),
+        "notify": "; ".join(map(notice_text, schedule["notify"])),
+        "alarms": "; ".join(map(alarm_text, schedule["alarms"])),
+    }
+    print_fields({**schedule, **texts})
 
 
 def _parameter_text(parameter: Mapping[str, Any]) -> str:

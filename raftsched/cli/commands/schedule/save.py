@@ -10,6 +10,7 @@ import click
 from raftsched.cli.commands.schedule.fire_times import print_outlook
 from raftsched.cli.commands.schedule.read import print_schedule, schedule_path
 from raftsched.cli.terminal.handlerless import HandlerlessCommand, handlerless_options, work_fields
+from raftsched.cli.terminal.notices import FORM, notice_document
 from raftsched.cli.terminal.options import (
     JOB_OPTIONS,
     given,
@@ -89,6 +90,22 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
     help='A value that runs get, as in \'{"name": "region", "default": "eu"}\'. See POST /schedules for its fields.'
     " Repeatable.",
 )
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar=FORM,
+    help="Send a message at failed, dead_letter, missed, late, recovered or success. TARGET: a URL, slack:URL,"
+    " email:ADDRESS,… or a job as JSON. Repeatable.",
+)
+@click.option(
+    "--expect-success-within",
+    "expect_success_within_seconds",
+    type=SPAN,
+    help="It is missed if no run succeeds for this time, as 26h.",
+)
+@click.option(
+    "--late-after", "late_after_seconds", type=SPAN, help="A run that starts this long after its fire time is late."
+)
 @click.option("--create-only", is_flag=True, help="Fail if there is one of this name, instead of changing it.")
 @tenant_option
 @job_options
@@ -115,6 +132,7 @@ def create_schedule(
         raise click.UsageError("give either JOB [PAYLOAD], --http URL, or --shell")
     fields["labels"] = pairs(fields["labels"], "=", "--label", "NAME=TEXT") or None
     fields["parameters"] = [parse_json(text, "--parameter") for text in fields["parameters"]] or None
+    fields["notify"] = [notice_document(text) for text in fields["notify"]] or None
     job_options_given = {field: fields.pop(field) for field in JOB_OPTIONS}
     document = {
         "name": name,
