@@ -46,7 +46,7 @@ def serving(certificate: ssl.SSLContext | None = None) -> Iterator[Target]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     yield running[0]
     loop.call_soon_threadsafe(over.set)
     thread.join()

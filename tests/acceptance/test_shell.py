@@ -122,7 +122,7 @@ def test_job_whose_worker_is_killed_leaves_no_process_behind_and_is_tried_again(
     job = submit(base, queue=queue, shell={"argv": [sys.executable, "-c", FAMILY]})
     pids = pids_of(cluster, job["id"], 1)
     worker.kill()
-    cluster.wait_until(lambda: all(map(has_ended, pids)), what="the end of its processes", seconds=10)
+    cluster.wait_until(lambda: all(map(has_ended, pids)), what="the end of its processes", seconds=60)
     start_shell(start_worker, cluster, queue)
     assert set(pids_of(cluster, job["id"], 2)).isdisjoint(pids)
     assert attempts(base, job["id"])[0]["end"] == "worker_lost"

@@ -23,7 +23,7 @@ from raftsched.client import ClientSettings
 
 PASSED_ON = ("start", "heartbeat_timeout_seconds", "deadline", "workflow_id", "task", "instant", "http", "shell")
 """Fields of a job that its leases have, too."""
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 """For what happens in milliseconds: only a failing test waits so long."""
 QUICK = ClientSettings(
     retry_seconds=5.0, request_timeout_seconds=5.0, backoff_base_seconds=0.001, backoff_cap_seconds=0.01

@@ -48,7 +48,7 @@ class Target:
         return f"http://127.0.0.1:{self.port}"
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(condition)
 
     async def _poke(self) -> None:
