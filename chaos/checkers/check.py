@@ -28,7 +28,7 @@ from chaos.checkers.jobs import cancels, dependencies, effects, hooks, log, outc
 from chaos.checkers.leases import grants, handlers, outages, queue_limits, regions, terms
 from chaos.checkers.raft import consensus, disks, states
 from chaos.checkers.report import Property, Report
-from chaos.checkers.schedules import firings
+from chaos.checkers.schedules import firings, notices
 
 Evidence = Callable[[History], int]
 
@@ -136,6 +136,7 @@ FEATURES: Final = (
     Property(handlers.leases_fit_their_handlers, "DESIGN 8", handlers.choosy_count),
     Property(outages.outages_lose_no_worker, "D22", outages.outage_count),
     Property(hooks.ends_submit_their_hooks, "DESIGN 12", hooks.hook_count),
+    Property(notices.dead_letters_are_notified_once, "DESIGN 12", notices.notice_count),
     Property(singles.begins_at_most_once, "I11", singles.once_count),
     Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),

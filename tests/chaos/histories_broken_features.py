@@ -492,6 +492,21 @@ def a_hook_comes_twice(history: History) -> Events:
     return inserted(history, hook, replace(hook, job="00", position=hook.position + 1_000))
 
 
+def _a_notice(history: History) -> Change:
+    return first(history.changes, lambda change: bool(change.notice_of))
+
+
+@breaks("dead_letters_are_notified_once")
+def a_notice_is_left_out(history: History) -> Events:
+    return edit(history, (_a_notice(history), {"notice_of": ""}))
+
+
+@breaks("dead_letters_are_notified_once")
+def a_notice_comes_again(history: History) -> Events:
+    notice = _a_notice(history)
+    return inserted(history, notice, replace(notice, job="00", index=notice.index + 1))
+
+
 @breaks("legal_transitions")
 def a_completed_job_runs_again(history: History) -> Events:
     requeue = first(history.changes, lambda change: change.f == "requeue")

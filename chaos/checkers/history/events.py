@@ -349,6 +349,8 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """Of a submit: the ends at which another job is to be stored, on_failure or on_success."""
     hook_of: str = ""
     """Of a submit: the job whose end made it."""
+    notice_of: str = ""
+    """Of a submit: the schedule whose owner it notifies of a dead letter."""
 
 
 class Decided(Event, frozen=True, tag_field="event", tag="decided"):
@@ -396,6 +398,8 @@ class ScheduleChanged(Event, frozen=True, tag_field="event", tag="schedule"):
     jitter_ms: int = 0
     region: str = ""
     """Of its jobs."""
+    notifies: bool = False
+    """Its owner is notified of dead letters."""
 
 
 class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):

@@ -225,6 +225,7 @@ _FEATURES: Sequence[Bug] = (
     Bug(hooks.submits_hooks_in_a_second_entry, "a hook in a second entry", alter=much_control),
     Bug(hooks.forgets_hooks_of_what_nobody_reported, "an end without its hook", alter=much_control),
     Bug(hooks.submits_hooks_for_every_attempt, "a hook without an end", alter=much_control),
+    Bug(hooks.notifies_of_every_dead_letter, "a notice that comes again", alter=many_schedules),
     Bug(features.never_handles_deadlines, "due alarms", alter=much_control),
     Bug(features.leaves_background_work_to_others, "chores", alter=many_schedules),
 )

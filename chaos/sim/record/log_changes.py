@@ -114,6 +114,7 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "on_failure": options.on_dependency_failure.label if depends_on else "",
         "hooks": tuple(name for name in ("on_failure", "on_success") if getattr(options, name) is not None),
         "hook_of": options.hook_of.hex(),
+        "notice_of": options.notice_of.hex(),
     }
 
 

@@ -71,7 +71,7 @@ def _settings(schedule: Schedule) -> tuple[object, ...]:
 
 
 def _saved(schedule: Schedule) -> tuple[object, ...]:
-    return (schedule.generation, schedule.overlap, schedule.timing, schedule.template.spec.region)
+    return (schedule.generation, schedule.overlap, schedule.timing, schedule.template.spec.region, schedule.watch)
 
 
 def _verb(old: Schedule | None, new: Schedule) -> str:
@@ -95,6 +95,7 @@ def _schedule(schedule: Schedule, f: str) -> dict[str, Any]:
         "end_ms": timing.end_at_ms or 0,
         "jitter_ms": timing.jitter_ms,
         "region": schedule.template.spec.region,
+        "notifies": schedule.watch is not None,
     }
 
 

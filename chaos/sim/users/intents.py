@@ -12,13 +12,14 @@ from random import Random
 
 from msgspec.structs import replace
 
-from chaos.sim.features import AMBER, FEATURE_QUEUES, FLOW, TICK, Features
+from chaos.sim.features import AMBER, CHORE, FEATURE_QUEUES, FLOW, TICK, Features
 from chaos.sim.hosts.node import SimulatedNode
 from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
 from raftsched.core.operations.queues import ConfigureQueue
 from raftsched.core.operations.schedules import Decision, RunSchedule, SaveSchedule
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Condition, Dependency
+from raftsched.core.records.notices import Notice, NoticeEvent, NoticeForm, Watch
 from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import (
     FiringKind,
@@ -29,12 +30,17 @@ from raftsched.core.records.schedule import (
     Template,
     Timing,
 )
-from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options
+from raftsched.core.records.spec import Hook, JobSpec, OnDependencyFailure, Options
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.leader.schedules.fire_times import fire_times_of
 
 TENANT = "default"
 RETRY = RetryPolicy(backoff=Backoff.FIXED, base_ms=200)
+_WATCH = Watch(
+    notices=(
+        Notice((NoticeEvent.DEAD_LETTER,), NoticeForm.JOB, Hook(JobSpec(CHORE, FEATURE_QUEUES[0], 5, 1, 0, RETRY))),
+    )
+)
 _BACKFILLED_MS = 6_000
 _BACKFILLED_MAX = 5
 _CONDITIONS = (Condition.SUCCESS, Condition.COMPLETION, Condition.FAILURE)
@@ -117,6 +123,7 @@ class ScheduleIntent:
             fingerprint=blake2b(repr(self).encode(), digest_size=16).digest(),
             passed_count=_passed_count(known, now_ms),
             actor="simulator",
+            watch=_WATCH if self.template.spec.max_attempts == 1 else None,
         )
 
     def _is_same(self, timing: Timing) -> bool:
