@@ -26,7 +26,7 @@ async def test_submit_answers_201_with_the_whole_job(api: Api) -> None:
         "status": "queued",
         "priority": 5,
         "payload": {"to": "a@example.org"},
-        **dict.fromkeys(("http", "shell", "on_failure", "on_success", "hook_of", "parameters")),
+        **dict.fromkeys(("http", "shell", "on_failure", "on_success", "hook_of", "notice_of", "parameters")),
         "schedule_id": None,
         "instant": None,
         "workflow_id": None,
