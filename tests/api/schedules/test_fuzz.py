@@ -156,6 +156,14 @@ _GOOD_JOBS = st.fixed_dictionaries(
         "retry_on": st.none() | st.lists(st.just("Timeout"), max_size=1),
     },
 )
+_GOOD_NOTICES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"on": st.sampled_from([["missed", "failed"], ["success"]]), "webhook": st.just("https://hooks.example.org/x")}
+) | st.fixed_dictionaries(
+    {
+        "on": st.just(["dead_letter"]),
+        "email": st.fixed_dictionaries({"to": st.just(["a@b"])}, optional={"subject": st.just("{{cause.since}} ü")}),
+    }
+)
 _GOOD_SCHEDULES = st.fixed_dictionaries(
     {"name": st.just("report"), "job": _GOOD_JOBS},
     optional={
@@ -165,6 +173,8 @@ _GOOD_SCHEDULES = st.fixed_dictionaries(
         "jitter_seconds": st.none() | st.sampled_from([0, 0.25, 60]),
         "catchup_window_seconds": st.none() | st.sampled_from([0, 0.5, 7_200]),
         "max_firings": st.none() | st.integers(1, 9),
+        "expect_success_within_seconds": st.none() | st.sampled_from([1, 93_600.25]),
+        "notify": st.lists(_GOOD_NOTICES, max_size=3),
         "overlap": st.sampled_from(["skip", "buffer_one", "allow", "terminate_previous"]),
         "misfire": st.sampled_from(["run_once", "skip", "run_all"]),
         "dst_gap": st.sampled_from(["shift", "skip"]),
