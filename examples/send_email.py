@@ -23,22 +23,26 @@ worker = Worker(URL, queues=[QUEUE])
 
 
 @worker.job("email", queue=QUEUE)
-async def email(ctx: Context, payload: dict[str, str]) -> dict[str, str]:
-    """Send one message; an address that the server refuses for good is not tried again."""
+async def email(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
+    """Send one message; an address that the server refuses for good is not tried again.
+
+    Notices of schedules (`notify`) come as such jobs, too: with a list of addresses, and a `summary` as their text.
+    """
     message = EmailMessage()
     message["From"] = payload.get("from", "jobs@example.org")
-    message["To"] = payload["to"]
+    to = payload["to"]
+    message["To"] = to if isinstance(to, str) else ", ".join(to)
     message["Subject"] = payload["subject"]
     message["Message-ID"] = f"<{ctx.run_id}@example.org>"
-    message.set_content(payload["text"])
+    message.set_content(payload.get("text") or payload["summary"])
     server = urlsplit(os.environ["SMTP_URL"])
     try:
         _, answer = await aiosmtplib.send(message, hostname=server.hostname, port=server.port, timeout=30)
     except aiosmtplib.SMTPRecipientsRefused as error:
         codes = [refused.code for refused in error.recipients]
         if all(code >= 500 for code in codes):
-            raise GiveUp(f"the server refuses {payload['to']} for good") from error
-        raise Retry(f"the server does not take mail for {payload['to']} now") from error
+            raise GiveUp(f"the server refuses {to} for good") from error
+        raise Retry(f"the server does not take mail for {to} now") from error
     return {"message_id": str(message["Message-ID"]), "answer": answer}
 
 
