@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from raftsched.wire.bulk import BulkReply
 from raftsched.wire.common import FINISHED, PauseDocument
+from raftsched.wire.firings import BackfillDocument, FiringDocument, PreviewDocument
 from raftsched.wire.jobs import JobDocument
 from raftsched.wire.observing import AuditDocument, ChangeEventDocument
 from raftsched.wire.queues import QueueDocument, QueueSettingsDocument, RateReply, ScaleReply
 from raftsched.wire.runs import ExplainReply, HistoryDocument, LogReply, RunsDocument
-from raftsched.wire.schedules import ApplyDocument, BackfillDocument, FiringDocument, PreviewDocument, ScheduleDocument
+from raftsched.wire.schedules import ApplyDocument, ScheduleDocument
 from raftsched.wire.workflows import EdgeReply, GraphDocument, NodeDocument, WorkflowDocument
 
 PauseInfo = PauseDocument[datetime]

@@ -24,7 +24,7 @@ from raftsched.wire.common import (
     StatusName,
     Tag,
 )
-from raftsched.wire.jobs import PauseReason
+from raftsched.wire.control import PauseReason
 from raftsched.wire.verbs import Action
 
 BULK_JOBS_MAX: Final = limits.BULK_JOBS_MAX

@@ -20,18 +20,11 @@ from typing import Final, Literal
 import msgspec
 
 from raftsched.wire.common import FINISHED, LEASED, STATUS_NAMES, UNLEASED, Reply, StatusName
-from raftsched.wire.jobs import AmendRequest, CancelQuery, JobReply, PauseRequest, ReplayRequest, RetryRequest
+from raftsched.wire.control import AmendRequest, CancelQuery, PauseRequest, ReplayRequest, RetryRequest
+from raftsched.wire.firings import BackfillReply, BackfillRequest, FiringReply, TriggerRequest
+from raftsched.wire.jobs import JobReply
 from raftsched.wire.queues import QueuePatch, QueueSettingsReply
-from raftsched.wire.schedules import (
-    BackfillReply,
-    BackfillRequest,
-    DeletedReply,
-    FiringReply,
-    SchedulePatch,
-    ScheduleReply,
-    TenantQuery,
-    TriggerRequest,
-)
+from raftsched.wire.schedules import DeletedReply, SchedulePatch, ScheduleReply, TenantQuery
 
 Action = Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "reprioritise", "delete"]
 """The verbs that also work on many jobs at once."""

@@ -9,15 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from raftsched.wire.bulk import BulkRequest, DeadLettersRequest
-from raftsched.wire.jobs import (
-    AmendRequest,
-    JobRequest,
-    LegacyJobRequest,
-    ListQuery,
-    PauseRequest,
-    ReplayRequest,
-    RetryRequest,
-)
+from raftsched.wire.control import AmendRequest, PauseRequest, ReplayRequest, RetryRequest
+from raftsched.wire.jobs import JobRequest, LegacyJobRequest, ListQuery
 from raftsched.wire.runs import LogQuery
 from raftsched.wire.workers import LogRequest, OutcomeReport, ProgressRequest, StartRequest
 from raftsched.wire.workflows import WorkflowRequest

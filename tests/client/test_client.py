@@ -14,7 +14,8 @@ from raftsched.client.queues import QueueChanges
 from raftsched.client.schedules import ScheduleOptions, TimingOptions
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected, Unavailable
 from raftsched.wire.bulk import BulkRequest, DeadLetterFilter, JobFilter
-from raftsched.wire.jobs import AmendRequest, JobRequest, ReplayRequest
+from raftsched.wire.control import AmendRequest, ReplayRequest
+from raftsched.wire.jobs import JobRequest
 from raftsched.wire.queues import QueuePatch
 from raftsched.wire.schedules import ScheduleRequest
 from raftsched.wire.timings import TimingBody

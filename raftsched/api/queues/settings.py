@@ -21,7 +21,8 @@ from raftsched.core.records.queue import TenantWeight
 from raftsched.core.records.spec import Hook
 from raftsched.core.state.results import QueueSaved
 from raftsched.errors import Invalid, Rejected
-from raftsched.wire.jobs import HookBody, PauseRequest
+from raftsched.wire.control import PauseRequest
+from raftsched.wire.jobs import HookBody
 from raftsched.wire.queues import QueuePatch
 from raftsched.wire.verbs import QUEUE
 

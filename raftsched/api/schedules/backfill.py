@@ -37,7 +37,8 @@ from raftsched.core.schedules.fire import OVERLAP_LIMIT
 from raftsched.core.state.results import Fired
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of, grid_period_ms
-from raftsched.wire.schedules import BackfillItemDocument, BackfillReply, BackfillRequest, TenantQuery
+from raftsched.wire.firings import BackfillItemDocument, BackfillReply, BackfillRequest
+from raftsched.wire.schedules import TenantQuery
 from raftsched.wire.verbs import SCHEDULE
 
 _SLICE: Final = 200

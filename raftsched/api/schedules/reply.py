@@ -16,8 +16,9 @@ from raftsched.core.records.schedule import Firing, FiringKind, Schedule, Schedu
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader
 from raftsched.wire.common import PauseDocument, is_name
+from raftsched.wire.firings import FiringReply, SkippedDocument
 from raftsched.wire.notices import AlarmDocument
-from raftsched.wire.schedules import FiringReply, ScheduleReply, SkippedDocument
+from raftsched.wire.schedules import ScheduleReply
 
 _NULL: Final = msgspec.Raw(b"null")
 

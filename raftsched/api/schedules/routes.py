@@ -42,7 +42,7 @@ from raftsched.core.records.schedule import Schedule
 from raftsched.core.state.results import ScheduleSaved
 from raftsched.errors import Invalid, Malformed
 from raftsched.storage.reader import StateReader
-from raftsched.wire.jobs import PauseRequest
+from raftsched.wire.control import PauseRequest
 from raftsched.wire.schedules import (
     DeletedReply,
     SchedulePatch,

@@ -36,7 +36,7 @@ from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedul
 from raftsched.core.state.results import Fired
 from raftsched.leader.schedules.fire_times import fire_times_of
 from raftsched.storage.reader import StateReader
-from raftsched.wire.schedules import (
+from raftsched.wire.firings import (
     FiringReply,
     FiringsPage,
     FiringsQuery,
@@ -44,9 +44,9 @@ from raftsched.wire.schedules import (
     NextReply,
     PreviewReply,
     PreviewRequest,
-    TenantQuery,
     TriggerRequest,
 )
+from raftsched.wire.schedules import TenantQuery
 from raftsched.wire.verbs import SCHEDULE
 
 

@@ -9,16 +9,11 @@ from urllib.parse import quote
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from raftsched.wire.firings import BackfillRequest, FiringsQuery, PreviewRequest
 from raftsched.wire.jobs import JobBody
 from raftsched.wire.observing import AuditQuery
 from raftsched.wire.queues import QueuePatch
-from raftsched.wire.schedules import (
-    BackfillRequest,
-    FiringsQuery,
-    PreviewRequest,
-    ScheduleRequest,
-    SchedulesQuery,
-)
+from raftsched.wire.schedules import ScheduleRequest, SchedulesQuery
 from raftsched.wire.timings import BlackoutRequest, BusinessDaysRequest, CalendarRequest
 from tests.api.node import Answer, Api
 from tests.api.schedules.scene import saved

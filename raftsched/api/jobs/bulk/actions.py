@@ -13,7 +13,7 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.records.job import Job
 from raftsched.errors import Invalid
 from raftsched.wire.bulk import BulkRequest
-from raftsched.wire.jobs import ReplayRequest
+from raftsched.wire.control import ReplayRequest
 from raftsched.wire.verbs import JOB, Verb
 
 _FIELDS: Final = tuple(dict.fromkeys(field for verb in JOB.values() if verb.meant_for for field in verb.options))

@@ -12,7 +12,7 @@ from raftsched.core.operations.control import AmendJob
 from raftsched.core.records.job import Job
 from raftsched.core.records.spec import NEVER, SpecChanges
 from raftsched.errors import Invalid
-from raftsched.wire.jobs import AmendRequest
+from raftsched.wire.control import AmendRequest
 
 
 def amendment(wanted: AmendRequest, job: Job, *, now_ms: int, if_revision: int, actor: str) -> AmendJob:

@@ -18,7 +18,7 @@ from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.records.spec import JobSpec, SpecChanges, amended, with_options
-from raftsched.wire.jobs import ReplayRequest
+from raftsched.wire.control import ReplayRequest
 
 
 class Changes(NamedTuple):

@@ -31,7 +31,7 @@ from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Cancelled, Changed, Submitted
 from raftsched.errors import Malformed
-from raftsched.wire.jobs import AmendRequest, ReplayRequest, RetryRequest
+from raftsched.wire.control import AmendRequest, ReplayRequest, RetryRequest
 from raftsched.wire.verbs import JOB, Verb
 
 _match_etag: Final = re.compile(r'"?(?P<revision>[0-9]{1,18})"?').fullmatch
