@@ -93,9 +93,12 @@ def cluster(request: pytest.FixtureRequest, shared_cluster: SharedCluster) -> It
     shared = shared_cluster(**getattr(request.module, "SETTINGS", {}))
     yield shared
     ended = [node.last_words() for node in shared.nodes if _exit_code(node) not in (None, 0, -signal.SIGKILL)]
+    killed = [node for node in shared.nodes if not node.is_running]
     for node in shared.nodes:
         node.signal(signal.SIGCONT)
     shared.start()
+    for node in killed:  # or the next test would find nobody at its address
+        shared.wait_until_ready(node)
     assert ended == []
 
 

@@ -19,7 +19,7 @@ import trustme
 
 from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartWorker
-from tests.acceptance.http import ask, job_of, submit
+from tests.acceptance.http import ask, call, job_of, submit
 from tests.acceptance.test_running import ended
 from tests.executors.http.target import Target, running_target
 
@@ -67,9 +67,9 @@ def test_http_job_is_sent_with_the_identity_of_its_run_and_its_secret_is_recorde
     environment = {"RAFTSCHED_SECRET_TOKEN": CANARY, "RAFTSCHED_HTTP_ALLOW": "127.0.0.1"}
     start_worker(cluster, "--http", "--queue", queue, **environment)
     base = cluster.nodes[1].api
-    call = {"url": f"{target.url}/echo", "body": {"run": "{{run_id}}"}, "bearer": {"secret": "token"}}
-    job = ended(cluster, submit(base, queue=queue, http=call)["id"], "completed")
-    failing = call | {"url": f"{target.url}/echo?code=404"}
+    http = {"url": f"{target.url}/echo", "body": {"run": "{{run_id}}"}, "bearer": {"secret": "token"}}
+    job = ended(cluster, submit(base, queue=queue, http=http)["id"], "completed")
+    failing = http | {"url": f"{target.url}/echo?code=404"}
     ended(cluster, submit(base, queue=queue, http=failing)["id"], "dead_letter")
     request = target.received[0]
     run_id = f"{job['id']}.1"
@@ -122,12 +122,16 @@ def test_responses_decide_between_success_another_attempt_and_the_dead_letters(
         "answer lost": f"{target.url}/attempts?lost=1",
         "not found": f"{target.url}/status?code=404",
         "always busy": f"{target.url}/status?code=503",
-        "metadata": "http://169.254.169.254/latest/meta-data/",
+        "inner": "http://10.0.0.1/",
+        "name of an inner address": f"http://localhost:{base.rpartition(':')[2]}/api/v1/jobs",
         "denied": f"http://127.0.0.9:{target.port}/status",
         "a node": f"{base}/api/v1/jobs",
         "redirect to a node": f"{target.url}/status?code=307&h=" + quote(f"Location: {base}/api/v1/jobs"),
         "no secret": f"{target.url}/status?never=sent",
     }
+    for url in ("http://169.254.169.254/latest/meta-data/", "http://2130706433/", "file:///etc/passwd"):
+        status, problem = call(base, "POST", "/api/v1/jobs", {"http": {"url": url}})
+        assert (status, problem["field"]) == (422, "http.url"), problem
     jobs = {
         name: submit(base, http={"url": url, "max_redirects": 1} | ({"signing_secret": "x"} if name == "no secret" else {}),
                      **options)
@@ -139,7 +143,8 @@ def test_responses_decide_between_success_another_attempt_and_the_dead_letters(
         "answer lost": ("completed", 2, None),
         "not found": ("dead_letter", 1, "rejected"),
         "always busy": ("dead_letter", 2, "attempts_exhausted"),
-        "metadata": ("dead_letter", 1, "target_refused"),
+        "inner": ("dead_letter", 1, "target_refused"),
+        "name of an inner address": ("dead_letter", 1, "target_refused"),
         "denied": ("dead_letter", 1, "target_refused"),
         "a node": ("dead_letter", 1, "target_refused"),
         "redirect to a node": ("dead_letter", 1, "target_refused"),
@@ -185,8 +190,8 @@ def test_target_that_accepts_a_request_reports_its_outcome_at_any_node_though_ex
 ) -> None:
     executor = start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1")
     base = cluster.nodes[0].api
-    call = {"url": f"{target.url}/status?code=202", "completion": "callback"}
-    job = submit(base, queue=queue, http=call, timeout_seconds=600)
+    http = {"url": f"{target.url}/status?code=202", "completion": "callback"}
+    job = submit(base, queue=queue, http=http, timeout_seconds=600)
 
     def awaits() -> bool:
         reasons = ask(base, "GET", f"/jobs/{job['id']}/explain")["reasons"]
