@@ -273,7 +273,7 @@ def _refused(state: JobState, move: Move) -> JobState | None:
         case "outcome", "already_recorded":
             return state if any(token == move.token for token, _, _ in state.reports) else None
         case "outcome", "cancelled":
-            if state.stage == CANCELLING:
+            if state.stage == CANCELLING and move.token == state.token:
                 return after(state, move)
             return state if move.token in state.stopped else None
         case _:

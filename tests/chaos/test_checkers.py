@@ -35,6 +35,7 @@ from chaos.checkers.history.events import (
     Started,
 )
 from chaos.checkers.liveness import no_lease_outlives_its_term
+from chaos.checkers.model import CANCELLING, JobState, Move, explains
 from tests.chaos.histories import NODES, good_history, replay
 from tests.steps import steps_of
 
@@ -310,3 +311,12 @@ def test_a_lease_that_the_leader_handed_back_came_from_somewhere_and_no_other_di
     other = [replace(event, token=8) if isinstance(event, HandedBack) else event for event in events]
     for history in (other, [event for event in events if not isinstance(event, HandedBack)]):
         assert set(check_all(History(history)).violations) == {"nothing_from_nowhere"}
+
+
+def test_report_of_a_run_that_was_cancelled_and_begun_anew_may_be_answered_as_cancelled() -> None:
+    """Seed 4101455: its worker was told so, while the next run was being cancelled, too."""
+    again = JobState(CANCELLING, token=40, worker="v1", stopped=(18,), run=2)
+    late = Move("outcome", token=18, outcome="completed", error="cancelled")
+    assert explains(again, late) == again
+    assert explains(again._replace(stopped=()), late) is None
+    assert explains(again, late._replace(token=40)) != again
