@@ -31,7 +31,7 @@ READ_ELSEWHERE: Final[Mapping[str, str]] = {
 _PATTERNS: Final = (
     re.compile(r"RAFTSCHED_SECRET_\w+"),  # secrets that jobs name
     re.compile(
-        r"RAFTSCHED_(JOB_ID|RUN_ID|FENCING_TOKEN|ATTEMPT|SCHEDULED_AT)"
+        r"RAFTSCHED_(JOB_ID|RUN_ID|FENCING_TOKEN|ATTEMPT|SCHEDULED_AT|PARAMETER_\w+)"
     ),  # variables of the commands of shell jobs
     # What Kubernetes sets in every pod for a service named raftsched or raftsched-…, and Docker for a link.
     re.compile(r"RAFTSCHED_(\w+_)?SERVICE_(HOST|PORT(_\w+)?)"),

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,9 +67,15 @@ def told(demo: subprocess.Popen[str], word: str) -> list[str]:
 def started(demo: subprocess.Popen[str]) -> list[int]:
     """The processes that the demo has started, once all of them run."""
     told(demo, "will fire at")
-    children = [child.pid for child in psutil.Process(demo.pid).children(recursive=True)]
-    assert len(children) == NODE_COUNT + WORKER_COUNT
-    return children
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        children = [child.pid for child in psutil.Process(demo.pid).children(recursive=True)]
+        if (
+            len(children) == 2 * NODE_COUNT + WORKER_COUNT + 1
+        ):  # an executor beside each node, and a worker for commands
+            return children
+        time.sleep(0.05)
+    raise AssertionError(f"the demo has {len(children)} processes")
 
 
 def test_the_demo_verifies_jobs_of_every_kind_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 
+from raftsched import logs
 from raftsched.cli.terminal import session
 from tests.api.node import Api, serving
 from tests.cli.runner import Cli
@@ -12,10 +15,22 @@ from tests.client.real import RealNode
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that finds no cluster gives up soon, and nothing of this machine's settings counts."""
+def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command that finds no cluster gives up soon, and nothing of this machine's settings counts.
+
+    A command that sets up the logging of its process does so for its test alone: others read what is logged.
+    """
+    before = structlog.get_config()
+
+    def configure(*, level: str = "info", **_: str) -> None:
+        wrapper = structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()])
+        structlog.configure(**before | {"wrapper_class": wrapper})
+
+    monkeypatch.setattr(logs, "configure", configure)
     monkeypatch.setattr(session, "SETTINGS", QUICK)
     monkeypatch.delenv("RAFTSCHED_ACTOR", raising=False)
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ async def started(url: str, *arguments: str, cwd: Path | None = None) -> AsyncIt
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=_with_signals,
     )
     try:
         yield process
@@ -48,6 +49,12 @@ async def started(url: str, *arguments: str, cwd: Path | None = None) -> AsyncIt
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+def _with_signals() -> None:
+    """Have the signals that a background process of a shell ignores."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 async def line_of(process: asyncio.subprocess.Process) -> str:
