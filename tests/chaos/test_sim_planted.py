@@ -76,6 +76,12 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
     assert vars(Journal)["datasync"] is original
 
 
+def test_every_bug_replaces_something_that_is_there() -> None:
+    for bug in BUGS:
+        with planted(bug):
+            pass
+
+
 def test_no_bug_is_listed_twice() -> None:
     names = [bug.name for bug in BUGS]
     assert len(set(names)) == len(names)

@@ -23,7 +23,10 @@ class Patch:
         self._undo: list[tuple[Any, str, Any]] = []
         self._rows: list[tuple[Any, Any, Any]] = []
 
-    def setattr(self, target: Any, name: str, value: Any) -> None:
+    def setattr(self, target: Any, name: str, value: Any, *, raising: bool = True) -> None:
+        """Replace an attribute. With `raising` there must be one: after a renaming nothing would be planted."""
+        if raising and not hasattr(target, name):
+            raise AttributeError(f"{target!r} has no {name}: nothing would be planted")
         self._undo.append((target, name, vars(target).get(name, _ABSENT)))
         setattr(target, name, value)
 

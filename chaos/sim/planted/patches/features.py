@@ -139,10 +139,10 @@ def forgets_dependants(patch: Any) -> None:
 
 def opens_workflows_with_their_first_part(patch: Any) -> None:
 
-    def tie_at_once(job: Job, operation: Any, judged: Any, context: Context, *, is_staged: bool = False) -> Any:  # noqa: ARG001
+    def at_once(job: Job, operation: Any, judged: Any, context: Context, *, is_staged: bool = False) -> Any:  # noqa: ARG001
         return dependency_writes(job, operation, judged, context, is_staged=False)
 
-    patch.setattr(workflows_module, "tie", tie_at_once)
+    patch.setattr(workflows_module, "dependency_writes", at_once)
 
 
 def acknowledges_cancels_of_workflows_only(patch: Any) -> None:

@@ -47,7 +47,7 @@ def says_unavailable_where_nobody_knows(patch: Any) -> None:
 
 def forgets_what_it_gave_up(patch: Any) -> None:
     """A request that was asked of another node as well did not happen where that one says so."""
-    patch.setattr(HedgedRequest, "maybe_applied", property(lambda _: False, lambda _self, _value: None))
+    patch.setattr(HedgedRequest, "maybe_applied", property(lambda _: False, lambda _self, _value: None), raising=False)
 
 
 def believes_the_refusal_of_a_repetition(patch: Any) -> None:
