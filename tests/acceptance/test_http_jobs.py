@@ -159,6 +159,89 @@ def test_responses_decide_between_success_another_attempt_and_the_dead_letters(
     assert not any("never=sent" in request.target for request in target.received)
 
 
+def test_answers_that_never_end_and_replies_that_are_no_http_end_the_attempt_in_bounds(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1")
+    base = cluster.nodes[0].api
+    expected: dict[str, str | None] = {
+        "hang": "HttpTimeout",
+        "drip?part=head": "HttpTimeout",
+        "drip?part=body": "HttpTimeout",
+        "endless?part=head": "HttpConnection",
+        "raw?bytes=" + quote("no HTTP at all\r\n\r\n"): "HttpConnection",
+        "endless?part=body": None,
+        "bomb": None,
+    }
+    jobs = {
+        path: submit(base, queue=queue, http={"url": f"{target.url}/{path}", "timeout_seconds": 2}, max_attempts=1)
+        for path in expected
+    }
+    found: dict[str, Any] = {path: ended(cluster, job["id"], "completed", "dead_letter") for path, job in jobs.items()}
+    assert {path: job["error"] and job["error"]["type"] for path, job in found.items()} == expected
+    for path in ("endless?part=body", "bomb"):
+        result = found[path]["result"]
+        size = {"text": 64 * 1024, "base64": 87_384}[result["body_encoding"]]
+        assert (result["truncated"], len(result["body"])) == (True, size), path
+
+
+def test_redirects_are_judged_hop_by_hop_and_credentials_stay_with_their_host(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1", RAFTSCHED_SECRET_TOKEN=CANARY)
+    base = cluster.nodes[0].api
+
+    def redirected(location: str) -> str:
+        return f"{target.url}/status?code=307&h=" + quote(f"Location: {location}")
+
+    with serving() as other:
+        urls = {
+            "elsewhere": redirected(f"{other.url}/status"),
+            "inner": redirected("http://169.254.169.254/latest/meta-data/"),
+            "spelled": redirected("http://0x7f.1/"),
+            "too far": redirected(redirected(redirected(f"{other.url}/status?never=sent"))),
+        }
+        http = {"bearer": {"secret": "token"}, "headers": {"X-Key": "k"}, "max_redirects": 1}
+        jobs = {name: submit(base, queue=queue, http=http | {"url": url}, max_attempts=1) for name, url in urls.items()}
+        found: dict[str, Any] = {
+            name: ended(cluster, job["id"], "completed", "dead_letter") for name, job in jobs.items()
+        }
+        [request] = other.received
+    assert {name: job["failure_reason"] for name, job in found.items()} == {
+        "elsewhere": None,
+        "inner": "target_refused",
+        "spelled": "target_refused",
+        "too far": "rejected",
+    }
+    assert not {"authorization", "x-key"} & request.headers.keys()
+    assert all(each.headers["authorization"] == f"Bearer {CANARY}" for each in target.received if "code" in each.target)
+
+
+def test_line_breaks_and_headers_of_others_are_refused_and_the_rest_arrives_as_it_is(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1")
+    base, url = cluster.nodes[0].api, f"{target.url}/status"
+    for http in (
+        {"headers": {"X-A": "b\r\nX-Evil: 1"}},
+        {"headers": {"X-A\r\nX-Evil": "1"}},
+        {"headers": {"Content-Length": "5"}},
+        {"headers": {f"X-{number}": "x" * 8_000 for number in range(200)}},
+        {"method": "GET / HTTP/1.1\r\nX: y"},
+        {"url": f"{url} HTTP/1.1\r\nX: y"},
+    ):
+        status, problem = call(base, "POST", "/api/v1/jobs", {"queue": queue, "http": {"url": url} | http})
+        assert status in (400, 413, 422), (http, problem)
+        assert problem["field"].startswith("http"), problem
+    job = submit(base, queue=queue, http={"url": url, "headers": {"X-A": "b"}})
+    ended(cluster, job["id"], "completed")
+    [request] = target.received
+    own = {name for name in request.headers if name.startswith("raftsched-")}
+    assert request.headers.keys() - own == {
+        "host", "user-agent", "accept", "accept-encoding", "content-length", "x-a", "idempotency-key",
+    }  # fmt: skip
+
+
 def test_schedule_sends_a_request_at_each_fire_time(
     cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
 ) -> None:
