@@ -27,7 +27,7 @@ from raftsched.consensus.journal.register import REPAIR_ADVICE, SegmentId
 from raftsched.disk import make_directory, sync_directory
 from raftsched.errors import RaftschedError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 NODE_FILE = "node.json"
 PARTS = ("journal", "state", "snapshots")
 """The directories of a node's data; `node.json` is the only file beside them."""

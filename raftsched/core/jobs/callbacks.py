@@ -1,7 +1,7 @@
 """Handle AwaitCallback: a request's target has accepted it, and reports the outcome of the run itself.
 
 The executor that sent the request is done with it, so nobody renews the lease. It ends by the report of the target, which
-counts as a worker's would (`attempts`); by the job's timeout, which such jobs must have; or by a cancel, after its grace.
+counts as a worker's would (`attempts`); by the job's timeout, which such jobs must have; or by a cancel, at once (`cancel`).
 
 The target proves itself by a token that the executor made for this attempt and committed, as a digest, with its start,
 before it sent the request. So the report can come at any time, also before the executor has read the response.

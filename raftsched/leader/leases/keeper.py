@@ -22,9 +22,9 @@ holds for a grant that took long to get into the log.
 An outage is not counted as silence: terms count from its end. A lease whose last certain sign of life is from before it
 ends without counting against its job: its worker may have stopped by its own clock. The same holds for the silence of
 handlers, which report through their workers: theirs counts from the worker's first heartbeat on; and for cancelled
-jobs, whose workers may not have been notified yet. Timeouts continue from the times in the record. A lease
-whose run awaits a callback has no worker any more: only its timeout and the end of a cancel's grace count. Left out: whether
-this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's check.
+jobs, whose workers may not have been notified yet. Timeouts continue from the times in the record. A lease whose run
+awaits a callback has no worker any more: only its timeout counts, and a cancel ends it at once. Left out: whether this
+node may still answer heartbeats at all (fresh contact with a quorum) is its caller's check.
 """
 
 from __future__ import annotations
