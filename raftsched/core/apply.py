@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from raftsched.core.access import tokens
 from raftsched.core.jobs import attempts, callbacks, cancel, control, lease, progress, submit
 from raftsched.core.maintenance import deadlines, queues, retention
 from raftsched.core.operations.base import Operation
@@ -38,6 +39,7 @@ HANDLER_MODULES: Final = (
     *(deadlines, queues, retention),
     *(fire, save, zone_rules),
     *(background_steps, submit_workflows),
+    tokens,
 )
 """The modules of handlers: each handler registers itself in `HANDLERS` when its module is imported."""
 

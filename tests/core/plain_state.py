@@ -12,6 +12,7 @@ from copy import copy
 from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind
+from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import (
     FINISHED,
@@ -52,6 +53,7 @@ from raftsched.core.state.writes import (
     PutOutage,
     PutQueue,
     PutSchedule,
+    PutToken,
     PutWorker,
     PutWorkflow,
     PutZoneRules,
@@ -60,6 +62,7 @@ from raftsched.core.state.writes import (
     RemoveFirings,
     RemoveJob,
     RemoveSchedule,
+    RemoveToken,
     RemoveWorker,
     RemoveWorkflow,
     Write,
@@ -80,6 +83,7 @@ class PlainReads:
         self.verdicts: dict[tuple[JobId, JobId], Verdict] = {}
         """By (parent, child); those that are not pending."""
         self.queues: dict[str, Queue] = {}
+        self.api_tokens: dict[str, ApiToken] = {}
         self.workflows: dict[WorkflowId, Workflow] = {}
         self.schedules: dict[ScheduleId, Schedule] = {}
         self.ledger: dict[tuple[ScheduleId, TimeMs, FiringKind], Firing] = {}
@@ -124,6 +128,12 @@ class PlainReads:
 
     def queue_count(self) -> int:
         return len(self.queues)
+
+    def api_token(self, token_id: str) -> ApiToken | None:
+        return self.api_tokens.get(token_id)
+
+    def api_token_count(self) -> int:
+        return len(self.api_tokens)
 
     def schedule_count(self) -> int:
         return len(self.schedules)
@@ -335,6 +345,9 @@ class PlainState(PlainReads):
     def all_queues(self) -> Iterator[Queue]:
         return iter(self.queues.values())
 
+    def all_api_tokens(self) -> Iterator[ApiToken]:
+        return iter(self.api_tokens.values())
+
     def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
         return ((*work, cursor) for work, cursor in self.background_work.items())
 
@@ -375,10 +388,8 @@ class PlainState(PlainReads):
                 case PutOutage():
                     assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
                     self._outage_ended_at_ms = write.ended_at_ms
-                case PutWorker():
-                    self.workers[write.worker.name] = write.worker
-                case RemoveWorker():
-                    del self.workers[write.name]
+                case PutWorker() | RemoveWorker() | PutToken() | RemoveToken():
+                    self._execute_of_access(write)
                 case PutQueue() | PutWorkflow() | RemoveWorkflow() | PutBackgroundWork() | RemoveBackgroundWork():
                     self._execute_of_definition(write)
                 case PutSchedule() | RemoveSchedule() | PutFiring() | RemoveFirings():
@@ -411,6 +422,17 @@ class PlainState(PlainReads):
                 child, condition, verdict = write.dependant
                 assert Dependency(write.parent, condition) in self.edges[child], "an edge that was stored before"
                 self.verdicts[write.parent, child] = verdict
+
+    def _execute_of_access(self, write: PutWorker | RemoveWorker | PutToken | RemoveToken) -> None:
+        match write:
+            case PutWorker():
+                self.workers[write.worker.name] = write.worker
+            case RemoveWorker():
+                del self.workers[write.name]
+            case PutToken():
+                self.api_tokens[write.token.id] = write.token
+            case RemoveToken():
+                del self.api_tokens[write.id]
 
     def _execute_of_definition(
         self, write: PutQueue | PutWorkflow | RemoveWorkflow | PutBackgroundWork | RemoveBackgroundWork

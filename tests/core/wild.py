@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
@@ -35,6 +36,7 @@ from raftsched.core.operations.control import (
 )
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
+from raftsched.core.records.api_token import Role
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Condition, Dependency, JobError, SilentLease
 from raftsched.core.records.queue import TenantWeight
@@ -155,6 +157,15 @@ rezonings = st.builds(
     AdoptZoneRules, version=texts, changes=st.lists(moves, max_size=3).map(tuple), is_last=st.booleans()
 )
 
+digests = st.sampled_from([b"", b"d" * 32, b"e" * 32])
+token_creations = st.builds(
+    CreateToken,
+    id=texts, digest=digests, name=texts, role=st.sampled_from(Role), tenant=texts, queues=texts_many, expires_at_ms=times,
+    actor=texts,
+)  # fmt: skip
+token_rotations = st.builds(RotateToken, id=texts, digest=digests, former_until_ms=times, actor=texts)
+token_revocations = st.builds(RevokeToken, id=texts, actor=texts)
+
 # -- such as the state can hold, so that there is something for the others to meet
 
 known_ids = st.integers(1, 9).map(lambda number: JobId(number.to_bytes(16, "big")))
@@ -184,5 +195,6 @@ sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), forc
 operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
-    background_work, workflows, workflow_cancels, trims, rezonings, children, sound_workflows, sound_requeues, sound_cancels,
+    background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations,
+     children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

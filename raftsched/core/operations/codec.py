@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from raftsched.core.operations import control, queues, schedules  # noqa: F401  # their operations are found by base
+from raftsched.core.operations import access, control, queues, schedules  # noqa: F401  # their operations are found by base
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import (
     RunSchedule,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.operations.codec import CODEC_VERSION, RejectCode
+from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.records.queue import Queue
@@ -93,6 +94,10 @@ class QueueSaved(NamedTuple):
     queue: Queue
 
 
+class TokenSaved(NamedTuple):
+    token: ApiToken
+
+
 class WorkflowSaved(NamedTuple):
     workflow: Workflow
     duplicate: bool = False
@@ -124,6 +129,7 @@ Result = (
     | ScheduleSaved
     | Fired
     | QueueSaved
+    | TokenSaved
     | WorkflowSaved
     | Refused
 )

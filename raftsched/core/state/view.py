@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from raftsched.core.operations.control import BackgroundKind
+from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, Worker
 from raftsched.core.records.queue import Queue
@@ -48,6 +49,8 @@ class View(Protocol):
     def queue_count(self) -> int:
         """Return the count of queues that have settings."""
 
+    def api_token(self, token_id: str) -> ApiToken | None: ...
+    def api_token_count(self) -> int: ...
     def schedule_count(self) -> int: ...
     def running_count(self, queue: str) -> int:
         """Return the count of the queue's leased jobs."""
@@ -161,5 +164,6 @@ class AuditableView(View, Protocol):
 
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
     def all_queues(self) -> Iterator[Queue]: ...
+    def all_api_tokens(self) -> Iterator[ApiToken]: ...
     def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
         """Yield (kind, subject, cursor)."""

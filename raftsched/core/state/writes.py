@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from raftsched.core.operations.control import BackgroundKind
+from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Worker
 from raftsched.core.records.queue import Queue
@@ -78,6 +79,16 @@ class RemoveWorker(NamedTuple):
 class PutQueue(NamedTuple):
     old: Queue | None
     new: Queue
+
+
+class PutToken(NamedTuple):
+    token: ApiToken
+
+
+class RemoveToken(NamedTuple):
+    """Remove an API token, which must exist."""
+
+    id: str
 
 
 class PutWorkflow(NamedTuple):
@@ -157,6 +168,8 @@ Write = (
     | PutWorker
     | RemoveWorker
     | PutQueue
+    | PutToken
+    | RemoveToken
     | PutWorkflow
     | RemoveWorkflow
     | PutSchedule

@@ -94,6 +94,8 @@ class Table(IntEnum):
     """schedule id, job id → nothing."""
     FACETS = 29
     """kind, text, 0 or the status it ended in, job id → nothing: jobs by queue, by name and by tag, for lists."""
+    TOKENS = 30
+    """id → record."""
 
 
 Row = tuple[bytes, bytes]

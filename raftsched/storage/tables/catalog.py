@@ -12,6 +12,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind
+from raftsched.core.records.api_token import ApiToken, decode_api_token
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.queue import Queue, decode_queue
 from raftsched.core.records.schedule import (
@@ -68,6 +69,21 @@ class Catalog:
             after=after,
             limit=limit,
             descending=descending,
+        )
+
+    # -- tokens -------------------------------------------------------------------------------------------------------
+
+    def api_token(self, token_id: str) -> ApiToken | None:
+        record = self._store.get(Table.TOKENS, keys.name_key(token_id))
+        return None if record is None else decode_api_token(record)
+
+    def api_token_count(self) -> int:
+        return sum(1 for _ in all_rows(self._store, Table.TOKENS))
+
+    def list_api_tokens(self, *, after: bytes = b"", limit: int) -> Page[ApiToken]:
+        """Return the next tokens, by id."""
+        return page_of_range(
+            self._store, Table.TOKENS, lambda _, record: decode_api_token(record), after=after, limit=limit
         )
 
     # -- schedules ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from sortedcontainers import SortedDict
 
+from raftsched.core.records.api_token import encode_api_token
 from raftsched.core.records.job import encode_worker
 from raftsched.core.records.queue import Queue, encode_queue
 from raftsched.core.records.schedule import encode_firing, encode_schedule
@@ -23,12 +24,14 @@ from raftsched.core.state.writes import (
     PutLog,
     PutQueue,
     PutSchedule,
+    PutToken,
     PutWorker,
     PutWorkflow,
     RemoveAudit,
     RemoveBackgroundWork,
     RemoveFirings,
     RemoveSchedule,
+    RemoveToken,
     RemoveWorker,
     RemoveWorkflow,
     Write,
@@ -72,12 +75,22 @@ class OtherWrites:
             case RemoveAudit(before_index, limit):
                 for key, _ in self._store.scan(Table.AUDIT, b"", keys.audit_key(before_index), limit=limit):
                     self._store.remove(Table.AUDIT, key)
+            case PutWorker() | RemoveWorker() | PutToken() | RemoveToken():
+                self._execute_access(write)
+            case _:
+                self._execute_definition(write)
+
+    def _execute_access(self, write: PutWorker | RemoveWorker | PutToken | RemoveToken) -> None:
+        """Execute a write of who uses the cluster."""
+        match write:
             case PutWorker(worker):
                 self._put_record(Table.WORKERS, keys.name_key(worker.name), encode_worker(worker))
             case RemoveWorker(name):
                 self._store.delete(Table.WORKERS, keys.name_key(name))
-            case _:
-                self._execute_definition(write)
+            case PutToken(token):
+                self._put_record(Table.TOKENS, keys.name_key(token.id), encode_api_token(token))
+            case RemoveToken(token_id):
+                self._store.remove(Table.TOKENS, keys.name_key(token_id))
 
     def _execute_definition(self, write: Write) -> None:
         """Execute a write of something that users define, or of background work."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from raftsched.core.operations.control import BackgroundKind
+from raftsched.core.records.api_token import ApiToken, decode_api_token
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, decode_job
 from raftsched.core.records.queue import Queue, decode_queue
@@ -144,6 +145,9 @@ class Walks:
 
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]:
         return self._each(Table.FIRINGS, lambda key, line: (keys.schedule_of_firing(key), decode_firing(line)))
+
+    def all_api_tokens(self) -> Iterator[ApiToken]:
+        return self._each(Table.TOKENS, lambda _, record: decode_api_token(record))
 
     def all_queues(self) -> Iterator[Queue]:
         return self._each(Table.QUEUES, lambda _, record: decode_queue(record))

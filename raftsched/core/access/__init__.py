@@ -1,0 +1,1 @@
+"""Handle operations on who may use the cluster."""
