@@ -91,6 +91,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """host:port to listen on for other nodes; default: the node's own `raft`."""
     peer_tls: PeerTls | None = None
     """Files for mutual TLS between nodes; without them traffic between nodes is not encrypted."""
+    cluster_secret_file: str = ""
+    """File with a secret of at least 32 bytes that all nodes share: nodes without it are refused. It encrypts nothing."""
+    insecure_peers: bool = False
+    """Start without `peer_tls` and `cluster_secret_file` although other machines can reach the Raft port."""
     lease_seconds: _Seconds = 15.0
     """A worker that is silent for this long loses its jobs."""
     cancel_grace_seconds: _Seconds = 30.0

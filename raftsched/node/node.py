@@ -46,7 +46,7 @@ from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.node.bound_ports import bind_ports
 from raftsched.node.executor_process import ExecutorProcess, command_of
 from raftsched.node.identity import DirectoryClaim
-from raftsched.node.preflight import peer_contexts
+from raftsched.node.preflight import cluster_secret, peer_contexts, require_protected_peers
 from raftsched.node.shutdown import Shutdown
 from raftsched.node.state_watch import watch_state
 from raftsched.ports import Clock, Randomness, Wake
@@ -91,11 +91,13 @@ class Node:
     async def run(self) -> None:
         """Run until asked to stop, then stop in order; raises the error that made it impossible to continue safely.
 
-        The disk is touched once certificates are read and both ports are bound: errors in them leave no trace.
+        The disk is touched once certificates and secret are read and both ports are bound: errors in them leave no trace.
         """
         for warning in self.config.warnings():
             log.warning("config_warning", warning=warning)
+        require_protected_peers(self.config)
         self._tls = peer_contexts(self.config)
+        self._secret = cluster_secret(self.config)
         self._ports = await bind_ports(self.config)
         try:
             await self._run_on_its_disk()
@@ -185,6 +187,7 @@ class Node:
             wake=wake,
             ssl_server=tls.server if tls else None,
             ssl_client=tls.client if tls else None,
+            secret=self._secret,
             randomness=self._randomness,
             sockets=self._ports.raft,
         )

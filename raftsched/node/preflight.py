@@ -12,7 +12,8 @@ from pathlib import Path
 
 from raftsched.config import NodeConfig
 from raftsched.consensus.net.address import Address, Resolve, resolve
-from raftsched.errors import RaftschedError
+from raftsched.consensus.net.link_secret import read_secret
+from raftsched.errors import Invalid, RaftschedError
 from raftsched.node.bound_ports import PortRefused, bind_socket
 from raftsched.node.identity import NODE_FILE, require_owner
 from raftsched.tls import TlsContexts, TlsFiles, node_contexts
@@ -26,13 +27,32 @@ def peer_contexts(config: NodeConfig) -> TlsContexts | None:
     return node_contexts(TlsFiles(Path(files.certificate), Path(files.key), Path(files.ca)), config.node_id)
 
 
+def cluster_secret(config: NodeConfig) -> bytes | None:
+    """Return the secret that nodes share, None without one; raises `Invalid` naming setting and file."""
+    return read_secret(Path(config.cluster_secret_file)) if config.cluster_secret_file else None
+
+
+def require_protected_peers(config: NodeConfig) -> None:
+    """Raise `Invalid` if other machines can reach the Raft port, and nothing tells nodes from others."""
+    setting, address = config.raft_address
+    if config.peer_tls or config.cluster_secret_file or config.insecure_peers or address.is_loopback:
+        return
+    raise Invalid(
+        f"{setting}: other machines can reach {address}, and whoever does could speak as a node: set [peer_tls] (make its "
+        "files with raftsched tls new-ca and raftsched tls issue) or cluster_secret_file; or insecure_peers = true if "
+        "everybody who can reach it is trusted",
+        field=setting,
+    )
+
+
 async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]:
     """Return every fault that would keep the node from starting, each with its setting."""
     found = []
-    try:
-        peer_contexts(config)
-    except RaftschedError as error:
-        found.append(str(error))
+    for check in (require_protected_peers, peer_contexts, cluster_secret):
+        try:
+            check(config)
+        except RaftschedError as error:
+            found.append(str(error))
     for setting, address in (config.api_address, config.raft_address):
         try:
             await _require_here(setting, address, resolve)
@@ -85,3 +105,4 @@ def summary(config: NodeConfig) -> Iterator[str]:
     yield f"listens on {config.api_address[1]} (API) and {config.raft_address[1]} (nodes)"
     yield f"data in {directory} ({state})"
     yield "TLS between nodes: " + (f"certificate {config.peer_tls.certificate}" if config.peer_tls else "none")
+    yield "secret between nodes: " + (config.cluster_secret_file or "none")

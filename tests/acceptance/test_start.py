@@ -89,6 +89,12 @@ WRONG: list[tuple[dict[str, str], str]] = [
         {"RAFTSCHED_PEER_TLS": '{"certificate":"/no/c.pem","key":"/no/k.pem","ca":"/no/ca.pem"}'},
         "peer_tls.certificate: /no/c.pem: No such file or directory",
     ),
+    (
+        {"RAFTSCHED_RAFT_LISTEN": "0.0.0.0:1"},
+        "raft_listen: other machines can reach 0.0.0.0:1, and whoever does could speak as a node: set [peer_tls]",
+    ),
+    ({"RAFTSCHED_CLUSTER_SECRET_FILE": "/no/secret"}, "cluster_secret_file: /no/secret: No such file or directory"),
+    ({"RAFTSCHED_CLUSTER_SECRET_FILE": "/dev/null"}, "cluster_secret_file: /dev/null: 0 bytes, expected 32 to 4096"),
 ]
 
 
@@ -115,6 +121,7 @@ def test_check_config_says_what_would_run_and_writes_nothing(tmp_path: Path) -> 
     assert told.returncode == 0, told.stderr
     assert f"n1: raft {node.raft}, api" in told.stdout
     assert "TLS between nodes: none" in told.stdout
+    assert "secret between nodes: none" in told.stdout
     assert "2 nodes tolerate the loss of 0" in told.stderr
     assert not node.data_directory.exists()
     node.data_directory.mkdir()

@@ -129,10 +129,10 @@ async def network() -> AsyncIterator[Network]:
 class RawClient:
     """A TCP client that says what it likes."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_sealed: bool) -> None:
         self.reader = reader
         self.writer = writer
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(is_sealed=is_sealed)
         self._messages: list[Message] = []
 
     def write(self, data: bytes) -> None:
@@ -160,12 +160,15 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def raw_client(station: Station, tls: ssl.SSLContext | None = None, *, sni: str = "") -> AsyncIterator[RawClient]:
+async def raw_client(
+    station: Station, tls: ssl.SSLContext | None = None, *, sni: str = "", is_sealed: bool = False
+) -> AsyncIterator[RawClient]:
+    """With `is_sealed`, it reads nothing behind the hello."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", station.transport.port, ssl=tls, server_hostname=(sni or station.id) if tls else None
     )
     try:
-        yield RawClient(reader, writer)
+        yield RawClient(reader, writer, is_sealed=is_sealed)
     finally:
         writer.transport.abort()
         with contextlib.suppress(ConnectionError, ssl.SSLError):

@@ -77,6 +77,9 @@ class Owner:
     def on_hello(self, _connection: Connection, _hello: Message) -> bool:
         return True
 
+    def on_identified(self, _connection: Connection) -> bool:
+        return True
+
     def on_messages(self, _connection: Connection, _messages: list[Message], _byte_count: int) -> None: ...
 
     def on_bad_bytes(self, _connection: Connection, _error: FrameError) -> None: ...

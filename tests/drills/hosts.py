@@ -127,7 +127,7 @@ def hosts(count: int, *, subnet: str, advertised: str = "") -> Iterator[tuple[li
             f'api = "{host.advertised.removeprefix("http://")}"\n'
             for host in made
         )
-        head = f'auth = "none"\ncluster = "drill"\napi_listen = "0.0.0.0:{_API}"\n'
+        head = f'auth = "none"\ninsecure_peers = true\ncluster = "drill"\napi_listen = "0.0.0.0:{_API}"\n'
         (directory / "cluster.toml").write_text(head + members)
         try:
             for host in made:

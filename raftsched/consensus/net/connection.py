@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from raftsched.consensus.net.framing import FrameDecoder, FrameError, encode_frame
+from raftsched.consensus.net.link_secret import LinkSeal
 from raftsched.consensus.raft.messages import Message
 
 _PING: Final = encode_frame({"type": "ping"})
@@ -31,7 +32,10 @@ class ConnectionOwner(Protocol):
         """Handle an opened connection (with TLS if it is used), before either hello."""
 
     def on_hello(self, connection: Connection, hello: Message) -> bool:
-        """Handle the peer's hello; return False to end the connection."""
+        """Handle the peer's hello, and `secure` the connection if there is a secret; return False to end it."""
+
+    def on_identified(self, connection: Connection) -> bool:
+        """Handle a peer that was accepted, and has proved that it holds the secret; return False to end the connection."""
 
     def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
         """Handle messages of an accepted peer, in order."""
@@ -44,19 +48,26 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """A connection to `peer_id`; for "", an accepted one whose peer the owner does not know yet."""
+    """A connection to `peer_id`; for "", an accepted one whose peer the owner does not know yet.
 
-    def __init__(self, owner: ConnectionOwner, *, peer_id: str = "") -> None:
+    With `is_sealed`, the owner must `secure` it when it accepts the peer's hello.
+    """
+
+    def __init__(self, owner: ConnectionOwner, *, peer_id: str = "", is_sealed: bool = False) -> None:
         loop = asyncio.get_running_loop()
         self.peer_id = peer_id
         self.dialed = bool(peer_id)
         self.is_identified = False
-        """Whether the owner has accepted the peer's hello."""
+        """Whether the owner has accepted the peer's hello, and the peer has proved that it holds the secret."""
+        self.own_hello: Message = {}
+        """The hello that this side sends; the owner makes it in `on_open`."""
         self.identified: asyncio.Future[None] = loop.create_future()
         """Done once the handshake has succeeded or failed; still pending in `on_lost` if the other side has closed."""
         self.lost: asyncio.Future[None] = loop.create_future()
         self._owner = owner
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(is_sealed=is_sealed)
+        self._seal: LinkSeal | None = None
+        self._has_hello = False
         self._transport: asyncio.Transport | None = None
         self._frames: list[tuple[bool, bytes]] = []
         self._frames_bytes = 0
@@ -87,16 +98,28 @@ class Connection(asyncio.Protocol):
         byte_count = decoder.buffered_bytes + len(data)
         try:
             messages = decoder.feed(data)
+            if messages and not self._has_hello:
+                self._has_hello = True
+                if not self._owner.on_hello(self, messages.pop(0)) or self.is_over:
+                    return
+                messages += decoder.feed(b"")
         except FrameError as error:
             self._owner.on_bad_bytes(self, error)
             return
-        if messages and not self.is_identified:
-            if not self._owner.on_hello(self, messages.pop(0)) or self.is_over:
-                return
-            self.is_identified = True
-            _settle(self.identified)
+        if not self.is_identified and not self._identify(has_sealed=bool(messages)):
+            return
         if messages:
             self._owner.on_messages(self, messages, byte_count - decoder.buffered_bytes)
+
+    def _identify(self, *, has_sealed: bool) -> bool:
+        """Return whether the peer is identified now; with a secret, its first sealed frame proves that it holds it."""
+        if not self._has_hello or (self._seal is not None and not has_sealed):
+            return False
+        if not self._owner.on_identified(self) or self.is_over:
+            return False
+        self.is_identified = True
+        _settle(self.identified)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # why it was lost changes nothing
         self._end()
@@ -156,10 +179,17 @@ class Connection(asyncio.Protocol):
         """Write one message without queuing: for messages of the link itself."""
         self._write([encode_frame(message)])
 
+    def secure(self, seal: LinkSeal) -> None:
+        """Seal all frames from now on, require the same of the peer, and prove at once that this side holds the secret."""
+        self._seal = self._decoder.seal = seal
+        self._write([_PING])
+
     def _write(self, frames: list[bytes]) -> None:
         transport = self._transport
         if transport is None or self.is_over or transport.is_closing():
             return
+        if self._seal is not None:
+            frames = list(self._seal.sealed(frames))
         try:
             transport.writelines(frames)
         except RuntimeError:  # uvloop raises it for a handle that was closed without a callback

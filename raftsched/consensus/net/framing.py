@@ -9,7 +9,8 @@ no message is sent that its receiver would reject. The values are integers, bool
 extension types are rejected, so data from the network cannot name a class or run code.
 
 The first frame of a stream must be small, because its sender is not identified yet. The shape of `hello` never changes,
-so that any two versions of raftsched can detect that they differ.
+so that any two versions of raftsched can detect that they differ. It has a `nonce` if the cluster has a secret; each
+later frame is followed by a MAC then (`link_secret.py`).
 
 Left out: compression (payloads are small, the links are local) and checksums (TCP, TLS and the journal have their own).
 """
@@ -22,6 +23,7 @@ from typing import Final
 
 import msgpack
 
+from raftsched.consensus.net.link_secret import MAC_BYTES, NONCE_BYTES, LinkSeal
 from raftsched.consensus.raft.messages import Message
 from raftsched.errors import RaftschedError
 from raftsched.limits import FRAME_BYTES_MAX, FRAME_ITEMS_MAX, HELLO_BYTES_MAX
@@ -39,6 +41,12 @@ class FrameError(RaftschedError):
     """The bytes are not a frame of this protocol; nothing of them was used."""
 
     code = "bad_frame"
+
+
+class ForgedFrame(FrameError):
+    """The MAC of a frame is wrong: its sender has another secret, or the frame was altered, repeated or moved."""
+
+    code = "wrong_mac"
 
 
 # -- fields -----------------------------------------------------------------------------------------------------------
@@ -63,6 +71,10 @@ def name(value: object) -> bool:
 
 def blob(value: object) -> bool:
     return type(value) is bytes
+
+
+def nonce(value: object) -> bool:
+    return type(value) is bytes and len(value) == NONCE_BYTES
 
 
 def entries(value: object) -> bool:
@@ -131,7 +143,7 @@ _COPY: Final[Mapping[str, Field]] = {"index": natural, "index_term": natural, "s
 
 MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     # The link's own; they never reach the engine.
-    "hello": Shape({"node": name, "cluster": name, "version": natural}),
+    "hello": Shape({"node": name, "cluster": name, "version": natural}, {"nonce": nonce}),
     "ping": Shape({}),
     # The engine's; `messages.py` says what they mean.
     "append_entries": Shape(
@@ -229,18 +241,22 @@ def _decode_body(body: memoryview) -> Message:
 class FrameDecoder:
     """Decodes the bytes of one peer, in pieces of any size, to messages: first `hello`, then the others.
 
+    With `is_sealed`, nothing behind the hello is read before `seal` is set; then each frame must be followed by its MAC.
     After a `FrameError` the stream is unusable: close it and drop the decoder.
     """
 
-    __slots__ = ("_buffer", "_has_hello")
+    __slots__ = ("_buffer", "_has_hello", "_is_sealed", "seal")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_sealed: bool = False) -> None:
         self._buffer = bytearray()
         self._has_hello = False
+        self._is_sealed = is_sealed
+        self.seal: LinkSeal | None = None
+        """Set it once the hello was read, and feed nothing to read on."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the bytes of an incomplete frame; at most one frame."""
+        """Return the bytes that were not read yet: of at most one frame, but for those behind a hello."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Message]:
@@ -249,24 +265,44 @@ class FrameDecoder:
         messages = []
         start = 0
         with memoryview(self._buffer) as view:
-            while (stop := self._end_of_frame(start)) <= len(view):
-                with view[start + _HEADER.size : stop] as body:
-                    messages.append(self._read(body))
+            while not self._is_held and (stop := self._end_of_frame(start)) <= len(view):
+                with view[start:stop] as frame:
+                    messages.append(self._read(frame))
                 start = stop
         del self._buffer[:start]
         return messages
+
+    @property
+    def _is_held(self) -> bool:
+        return self._is_sealed and self._has_hello and self.seal is None
+
+    @property
+    def _mac_bytes(self) -> int:
+        return MAC_BYTES if self.seal is not None else 0
 
     def _end_of_frame(self, start: int) -> int:
         """Return the end of the frame that starts at `start`; the end of its header if that is incomplete."""
         if len(self._buffer) - start < _HEADER.size:
             return start + _HEADER.size
         length: int = _HEADER.unpack_from(self._buffer, start)[0]
-        if length > (FRAME_BYTES_MAX if self._has_hello else HELLO_BYTES_MAX):
+        if length > self._length_max:
             raise FrameError(f"a frame of {length} bytes was announced")
-        return start + _HEADER.size + length
+        return start + _HEADER.size + length + self._mac_bytes
 
-    def _read(self, body: memoryview) -> Message:
-        message = _decode_body(body)
+    @property
+    def _length_max(self) -> int:
+        if not self._has_hello:
+            return HELLO_BYTES_MAX
+        return self.seal.frame_bytes_max if self.seal is not None else FRAME_BYTES_MAX
+
+    def _read(self, frame: memoryview) -> Message:
+        stop = len(frame) - self._mac_bytes
+        if self.seal is not None:
+            with frame[:stop] as said, frame[stop:] as mac:
+                if not self.seal.is_genuine(said, mac):
+                    raise ForgedFrame("wrong MAC: the peer has another cluster secret, or the frame was altered")
+        with frame[_HEADER.size : stop] as body:
+            message = _decode_body(body)
         if (message["type"] == "hello") is self._has_hello:
             raise FrameError("hello comes first, and once")
         self._has_hello = True

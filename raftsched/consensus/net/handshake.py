@@ -4,7 +4,8 @@ A dialer never gives up. Each attempt resolves the peer's name again and tries t
 capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
 `handshake_seconds`, on either side; otherwise the connection is closed.
 
-The connection's owner accepts or rejects the peer (`ConnectionOwner.on_hello`), by the rule of `objection`.
+The connection's owner accepts or rejects the peer (`ConnectionOwner.on_hello`), by the rule of `objection`. If the
+cluster has a secret, each side also proves that it holds it (`link_secret.py`).
 `UnknownCallers` handles a caller whose only fault is that it is unknown. A node that should be dialed by a peer, and is
 not, dials that peer now and then: the peer may not know it.
 """
@@ -68,11 +69,13 @@ def hello_of(node_id: str, cluster: str) -> Message:
 def objection(hello: Message, own: Message, *, peers: Container[str], dialed: str | None) -> str | None:
     """Return the reason why the other side is not the peer that it claims to be, or None. `own` is this side's hello.
 
-    `dialed` is the peer that this side has dialed; None on the accepting side.
+    `dialed` is the peer that this side has dialed; None on the accepting side. A side without a nonce has no secret.
     """
     claimed = hello["node"]
     if hello["version"] != own["version"]:
         return "wrong_version"
+    if ("nonce" in hello) is not ("nonce" in own):
+        return "no_secret" if "nonce" in own else "secret_needed"
     if hello["cluster"] != own["cluster"]:
         return "wrong_cluster"
     if dialed is not None and claimed != dialed:
@@ -129,11 +132,13 @@ class Handshakes:
         *,
         settings: TransportSettings,
         tls: TlsContexts | None,
+        is_sealed: bool = False,
         resolve: Resolve,
         randomness: Randomness,
         throttled_log: ThrottledLog,
     ) -> None:
         self._owner = owner
+        self._is_sealed = is_sealed
         self._addresses = addresses
         self._settings = settings
         self._tls = tls
@@ -169,7 +174,7 @@ class Handshakes:
         target = await self._target(peer_id, attempt)
         if target is None:
             return None
-        connection = Connection(self._owner, peer_id=peer_id)
+        connection = Connection(self._owner, peer_id=peer_id, is_sealed=self._is_sealed)
         opening = asyncio.get_running_loop().create_connection(
             lambda: connection,
             target.host,
@@ -197,7 +202,7 @@ class Handshakes:
 
     async def on_accepted(self, incoming: socket.socket) -> None:
         """Complete the handshake of an accepted socket; the connection stays open if it is a peer."""
-        connection = Connection(self._owner)
+        connection = Connection(self._owner, is_sealed=self._is_sealed)
         try:
             remote = str(Address(*incoming.getpeername()[:2]))
         except OSError:

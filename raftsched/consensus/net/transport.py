@@ -6,6 +6,8 @@
 - Each pair has one TCP connection; the node with the greater id dials. The dialer sends its hello first. The other side
   answers only a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of
   exactly that id. Another caller learns nothing, uses little memory, and is closed after `handshake_seconds`.
+- With a cluster secret, a peer is linked only after it has proved that it holds it, and every frame has a MAC
+  (`link_secret.py`).
 - A caller whose only fault is that it is unknown may send one message (`handshake.UnknownCallers`); the engine sees no
   link.
 - A dialer never gives up; it resolves the peer's name again at each attempt (`handshake.py`).
@@ -49,6 +51,7 @@ from raftsched.consensus.net.handshake import (
     hello_of,
     objection,
 )
+from raftsched.consensus.net.link_secret import LinkSeal, with_nonce
 from raftsched.consensus.net.listener import Listener
 from raftsched.consensus.net.throttled_log import ThrottledLog
 from raftsched.consensus.raft.messages import Message
@@ -98,7 +101,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     """The links of node `node_id`, which listens on `address`, to `peers`, all of the cluster named `cluster`.
 
     `sockets`, if given, are bound to `address` already. `wake` is called when `dispatch` has something to deliver. TLS
-    is used if both contexts are given; then `verify_peer` checks that a certificate belongs to an id.
+    is used if both contexts are given; then `verify_peer` checks that a certificate belongs to an id. With `secret`, both
+    sides of each link must hold it.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         ssl_server: ssl.SSLContext | None = None,
         ssl_client: ssl.SSLContext | None = None,
         verify_peer: VerifyPeer | None = None,
+        secret: bytes | None = None,
         settings: TransportSettings | None = None,
         randomness: Randomness | None = None,
         resolve: Resolve = resolve,
@@ -126,6 +131,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._wake = wake
         self._tls = TlsContexts(ssl_server, ssl_client) if ssl_server is not None and ssl_client is not None else None
         self._verify_peer = verify_peer or is_certified
+        self._secret = secret
         self._settings = settings = settings or TransportSettings()
         self._resolve = resolve
         self._sockets = sockets
@@ -135,6 +141,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._addresses,
             settings=settings,
             tls=self._tls,
+            is_sealed=secret is not None,
             resolve=resolve,
             randomness=randomness or system_randomness(),
             throttled_log=self._throttled_log,
@@ -169,7 +176,12 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         Raises OSError if the address cannot be bound, for example for a port in use; `close` must still be called.
         """
         if self._tls is None and not self._address.is_loopback:
-            _log.warning("peer_port_without_tls", node=self.node_id, address=str(self._address))
+            _log.warning(
+                "peer_port_without_tls",
+                node=self.node_id,
+                address=str(self._address),
+                secret=self._secret is not None,
+            )
         self._listener = Listener(
             self._address,
             self._handshakes.on_accepted,
@@ -348,48 +360,67 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
 
     def on_open(self, connection: Connection) -> None:
         self._open.add(connection)
+        connection.own_hello = self._hello if self._secret is None else with_nonce(self._hello)
         if self._is_closed:
             connection.abort()
         elif connection.dialed:
-            connection.send_now(self._hello)
+            connection.send_now(connection.own_hello)
 
     def on_hello(self, connection: Connection, hello: Message) -> bool:
         claimed = hello["node"]
         objection = self._objection(connection, hello)
-        if objection == UNKNOWN_NODE and self._admits_unknown(connection, claimed):
-            self._silent_callers[connection] = asyncio.get_running_loop().time() + UNKNOWN_CALLER_SECONDS
-            connection.peer_id = claimed
-            connection.send_now(self._hello)
-            return True
-        if objection is not None:
+        if objection is not None and not (objection == UNKNOWN_NODE and self._may_be_unknown(connection, claimed)):
             self._warn_of(connection, claimed, objection)
             connection.abort()
             return False
-        peer = self._peers[claimed]
+        connection.peer_id = claimed
+        if self._secret is not None:
+            if not connection.dialed:
+                connection.send_now(connection.own_hello)
+            connection.secure(LinkSeal(self._secret, own=connection.own_hello, other=hello, dialed=connection.dialed))
+        return not connection.is_over
+
+    def on_identified(self, connection: Connection) -> bool:
+        peer = self._peers.get(connection.peer_id)
+        if peer is None:
+            return self._admit_unknown(connection)
         if peer.connection is not None:
             self._cut(peer.connection, "replaced")
-        if not connection.dialed:
-            connection.peer_id = claimed
-            connection.send_now(self._hello)
+        self._answer(connection)
         if connection.is_over:
             return False
         peer.connection = connection
         self._post(peer, _Event.UP)
-        _log.info("peer_up", node=self.node_id, peer=claimed, remote=connection.remote)
+        _log.info("peer_up", node=self.node_id, peer=connection.peer_id, remote=connection.remote)
         return True
+
+    def _answer(self, connection: Connection) -> None:
+        """Send the hello to a caller that is accepted now; with a secret it has it already."""
+        if not connection.dialed and self._secret is None:
+            connection.send_now(connection.own_hello)
 
     def _objection(self, connection: Connection, hello: Message) -> str | None:
         """Return the reason why the other side of `connection` is not the peer that it claims to be, or None."""
         dialed = connection.peer_id if connection.dialed else None
-        reason = objection(hello, self._hello, peers=self._peers, dialed=dialed)
+        reason = objection(hello, connection.own_hello, peers=self._peers, dialed=dialed)
         if reason is None and self._tls is not None:
             return None if self._verify_peer(connection.certificate, hello["node"]) else _WRONG_CERTIFICATE
         return reason
 
-    def _admits_unknown(self, connection: Connection, claimed: str) -> bool:
-        if connection.dialed or (self._tls is not None and not self._verify_peer(connection.certificate, claimed)):
+    def _may_be_unknown(self, connection: Connection, claimed: str) -> bool:
+        """Return whether an unknown caller may continue: with TLS, only under the name of its certificate."""
+        return not connection.dialed and (self._tls is None or self._verify_peer(connection.certificate, claimed))
+
+    def _admit_unknown(self, connection: Connection) -> bool:
+        """Admit an unknown caller, if there is a place for one; else refuse it."""
+        now = asyncio.get_running_loop().time()
+        if connection.dialed or not self.unknown_callers.admit(connection.peer_id, now):
+            self._warn_of(connection, connection.peer_id, UNKNOWN_NODE)
+            connection.abort()
             return False
-        return self.unknown_callers.admit(claimed, asyncio.get_running_loop().time())
+        self._silent_callers[connection] = now + UNKNOWN_CALLER_SECONDS
+        self._answer(connection)
+        return True
 
     def _warn_of_silence(self, connection: Connection) -> None:
         """Warn that the peer closed before its hello: so it rejects a node, or with TLS 1.3 a certificate."""
