@@ -34,6 +34,7 @@ from raftsched.client.client import URL_DEFAULT
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.nodes import Nodes
 from raftsched.errors import Invalid
+from raftsched.event_loop import new_event_loop
 from raftsched.first_process import leave_first_process
 from raftsched.ports import Clock
 from raftsched.system import SystemClock
@@ -194,7 +195,7 @@ class Worker:
             leave_first_process()
         elif os.getpid() == 1:
             _log.warning("first_process", advice="threads run already: start it under an init, as `docker run --init`")
-        with self._signals_handled(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with self._signals_handled(), asyncio.Runner(loop_factory=new_event_loop) as runner:
             code = 1
             try:
                 runner.run(self.serve())
@@ -307,11 +308,3 @@ def _exit(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

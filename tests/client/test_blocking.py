@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +173,22 @@ def test_close_ends_the_calls_of_other_threads(served: ServedCluster) -> None:
     assert [type(end) for end in ends] == [Unavailable]
     with pytest.raises(Unavailable):
         client.submit("late")
+
+
+def test_interrupted_wait_cancels_its_call() -> None:
+    runtime, is_cancelled = Runtime(Client()), threading.Event()
+
+    async def interrupt_and_wait() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_cancelled.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run(interrupt_and_wait())
+    assert is_cancelled.wait(WAIT_SECONDS)
+    runtime.close()
 
 
 def test_wrong_address_is_refused_at_once() -> None:
