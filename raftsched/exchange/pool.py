@@ -1,8 +1,9 @@
 """HTTP exchanges over kept-alive connections of aiohttp.
 
 By itself aiohttp silently sends GET, PUT and DELETE again on a new connection if a kept-alive connection breaks. A
-client middleware sees each of its attempts and turns the break into `Broken`, which is not retried. A trace notes each
-sending before the first byte leaves, and refuses a second one of the same exchange in any case.
+client middleware sees each of its attempts and turns the break into `Broken`, which is not retried. `_Request` notes each
+sending before the first byte leaves, and refuses a second one of the same exchange in any case. aiohttp's traces could
+note it as well, but they cost as much as the rest of a request's bookkeeping.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any, Final
 
 import aiohttp
@@ -73,7 +73,7 @@ class HttpPool(Http):
                 sock_read=timeouts.silence_seconds,
             ),
             allow_redirects=False,
-            trace_request_ctx=exchange,
+            middlewares=(_Once(exchange),),
         )
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -82,8 +82,7 @@ class HttpPool(Http):
                 connector=self._connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=self._decompress,
-                middlewares=(_once,),
-                trace_configs=[_sendings()],
+                request_class=_Request,
             )
         return self._session
 
@@ -122,23 +121,34 @@ class _Streamed(StreamedReply):
             raise _broken(error) from error
 
 
-async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Make the first break of a connection final; aiohttp repeats only after its own errors."""
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _broken(error) from error
+class _Request(aiohttp.ClientRequest):
+    """A request that notes its exchange as sent."""
+
+    exchange: Exchange
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        """Send it over a connection that is there."""
+        self.exchange.sending()
+        return await super().send(conn)
 
 
-def _sendings() -> aiohttp.TraceConfig:
-    traces = aiohttp.TraceConfig()
-    traces.on_request_headers_sent.append(_on_sending)  # called before they leave, in spite of its name
-    return traces
+class _Once:
+    """Sends one exchange; makes the first break of a connection final, since aiohttp repeats after its own errors."""
 
+    __slots__ = ("_exchange",)
 
-async def _on_sending(_session: aiohttp.ClientSession, context: SimpleNamespace, _sent: Any) -> None:
-    exchange: Exchange = context.trace_request_ctx
-    exchange.sending()
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        assert isinstance(request, _Request)
+        request.exchange = self._exchange
+        try:
+            return await handler(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise _broken(error) from error
 
 
 def _broken(error: Exception) -> Broken:
