@@ -25,7 +25,7 @@ from chaos.checkers.history.events import (
 )
 from chaos.checkers.history.views import History
 from chaos.checkers.jobs import cancels, dependencies, effects, hooks, log, outcomes, singles
-from chaos.checkers.leases import grants, handlers, outages, queue_limits, regions, terms
+from chaos.checkers.leases import grants, handlers, outages, queue_limits, regions, tenants, terms
 from chaos.checkers.raft import consensus, disks, states
 from chaos.checkers.report import Property, Report
 from chaos.checkers.schedules import firings, notices
@@ -134,6 +134,7 @@ FEATURES: Final = (
     Property(regions.jobs_keep_their_region, "DESIGN 8", regions.region_count),
     Property(regions.leases_stay_in_their_region, "DESIGN 8", regions.region_count),
     Property(handlers.leases_fit_their_handlers, "DESIGN 8", handlers.choosy_count),
+    Property(tenants.leases_stay_in_their_tenant, "DESIGN 13", tenants.bound_count),
     Property(outages.outages_lose_no_worker, "D22", outages.outage_count),
     Property(hooks.ends_submit_their_hooks, "DESIGN 12", hooks.hook_count),
     Property(notices.dead_letters_are_notified_once, "DESIGN 12", notices.notice_count),

@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
-from chaos.checkers.history.events import BackgroundWorkChanged, Change, Healed, Members, QueueChanged
+from chaos.checkers.history.events import BackgroundWorkChanged, Change, Healed, Invoke, Members, QueueChanged
 from chaos.checkers.history.views import NEVER, History
 from chaos.checkers.report import Violation
 
@@ -142,7 +142,7 @@ def ready_jobs_are_given(history: History) -> list[Violation]:
     """After the heal, no worker is left without a job while one that nothing keeps back waits in a queue that it asks for.
 
     (L1.) Said of jobs without a concurrency key in queues about whose limits nobody has said anything, of the worker's
-    region or of none, that it has a handler for.
+    region or of none, of its tenant if it is bound to one, that it has a handler for.
     """
     healed = _healed_at(history)
     if healed < 0:
@@ -153,15 +153,20 @@ def ready_jobs_are_given(history: History) -> list[Violation]:
         start, end = answer.operation.start, answer.operation.end
         if answer.reply.grants or start < healed or end - start < _WAIT_US_MIN:
             continue
-        region = answer.call.region
         for queue in answer.call.queues:
             for wait in waits.get(queue, ()):
-                is_for_it = wait.job.region in ("", region) and wait.job.name in (answer.call.names or (wait.job.name,))
-                if wait.start < start and end < wait.end and is_for_it:
+                if wait.start < start and end < wait.end and _is_for(wait.job, answer.call):
                     what = f"{answer.operation} gets nothing of {queue}, although {wait.job.job} waits"
                     violations.append(Violation(what, end))
                     break
     return violations
+
+
+def _is_for(job: Change, call: Invoke) -> bool:
+    """Whether a worker that asks may have the job."""
+    return (
+        job.region in ("", call.region) and job.name in (call.names or (job.name,)) and call.tenant in ("", job.tenant)
+    )
 
 
 def nobody_is_passed_over(history: History) -> list[Violation]:

@@ -1,8 +1,8 @@
 """Draw what a seed's users do of the things that hang together: schedules, workflows, limits of queues, control of jobs.
 
-And whether jobs and workers have regions, and workers say which names they have handlers for. Drawn apart from all
-else, so that a seed's faults and plain jobs don't depend on them; in a part of the seeds there are none at all, and
-those are the runs that they always were.
+And whether jobs and workers have regions or tenants, and workers say which names they have handlers for. Drawn apart
+from all else, so that a seed's faults and plain jobs don't depend on them; in a part of the seeds there are none at all,
+and those are the runs that they always were.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ _CATCHUP_MS = 6_000
 _REGIONS_SHARE = 0.3
 _REGIONS = ("north", "south", "west")
 _HANDLERS_SHARE = 0.3
+_TENANTS_SHARE = 0.3
+TENANT = "default"
+"""The tenant of all jobs, if there are no others."""
+_OTHER_TENANTS = ("acme", "globex")
 TICK, FLOW, WORK, CHORE = "tick", "flow", "work", "chore"
 NAMES = (TICK, FLOW, WORK, CHORE)
 """Of jobs: of schedules, of workflows, and of all others."""
@@ -43,6 +47,8 @@ class Features:
     """The one of them that has no worker until all is healed."""
     has_handlers: bool = False
     """Jobs have several names, and most workers say which of them they know."""
+    tenants: tuple[str, ...] = ()
+    """Tenants of plain jobs, `TENANT` among them; () = that one alone. Some workers are given jobs of one only."""
 
     @property
     def is_on(self) -> bool:
@@ -52,6 +58,19 @@ class Features:
     def job_region(self, random: Random) -> str:
         """A region for a job, or none; no coin is thrown if no regions exist."""
         return random.choice(("", *self.regions)) if self.regions else ""
+
+    @property
+    def bound_workers(self) -> tuple[str, ...]:
+        """Return the tenants that have a worker of their own throughout."""
+        return tuple(tenant for tenant in self.tenants if tenant != TENANT)
+
+    def job_tenant(self, random: Random) -> str:
+        """The tenant of a plain job; no coin is thrown if there is only one."""
+        return random.choice(self.tenants) if self.tenants else TENANT
+
+    def worker_tenant(self, random: Random) -> str:
+        """The tenant whose jobs a worker is given, "" = all; no coin is thrown if there is only one."""
+        return random.choice(("", *self.tenants)) if self.tenants else ""
 
     def job_name(self, random: Random) -> str:
         """The name of a job that somebody submits; no coin is thrown where all have the same."""
@@ -81,7 +100,12 @@ NO_FEATURES = Features()
 
 def draw_features(seed: int) -> Features:
     features = _with_regions(_draw_users(seed), Random(f"regions of {seed}"))
-    return replace(features, has_handlers=Random(f"handlers of {seed}").random() < _HANDLERS_SHARE)
+    has_tenants = Random(f"tenants of {seed}").random() < _TENANTS_SHARE
+    return replace(
+        features,
+        has_handlers=Random(f"handlers of {seed}").random() < _HANDLERS_SHARE,
+        tenants=(TENANT, *_OTHER_TENANTS) if has_tenants else (),
+    )
 
 
 def _with_regions(features: Features, random: Random) -> Features:

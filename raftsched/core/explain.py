@@ -50,6 +50,8 @@ class ServingWorker(NamedTuple):
     """The cluster time at which it was seen last; 0 = not known."""
     names: Collection[str] | None = None
     """The job names for which it has handlers; None = not known, or any."""
+    tenant: str = ""
+    """The tenant whose jobs it is given; "" = all."""
 
 
 class LeaseLiveness(NamedTuple):
@@ -356,8 +358,12 @@ def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
         if (call := _call(job)) is not None:
             text += f"; start an executor: raftsched worker --{call} --queue {job.spec.queue}"
         return [Reason("no_worker", text, {"queue": job.spec.queue})]
-    near = [worker for worker in serving if _is_near(job, worker)]
     details: dict[str, Detail] = {"queue": job.spec.queue, "worker_count": len(serving)}
+    own = [worker for worker in serving if _is_for_tenant(job, worker)]
+    if not own:
+        details["tenant"] = job.tenant
+        return [Reason("no_worker", f"no worker of its queue takes jobs of its tenant, {job.tenant}", details)]
+    near = [worker for worker in own if _is_near(job, worker)]
     if not near:
         details["region"] = job.spec.region
         return [Reason("no_worker", f"no worker of its queue is in its region, {job.spec.region}", details)]
@@ -379,12 +385,19 @@ def _takers(job: Job, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
     return [
         worker
         for worker in workers
-        if accepts(worker.queues, job.spec.queue) and _is_near(job, worker) and _has_handler(job, worker)
+        if accepts(worker.queues, job.spec.queue)
+        and _is_for_tenant(job, worker)
+        and _is_near(job, worker)
+        and _has_handler(job, worker)
     ]
 
 
 def _is_near(job: Job, worker: ServingWorker) -> bool:
     return not job.spec.region or worker.region == job.spec.region
+
+
+def _is_for_tenant(job: Job, worker: ServingWorker) -> bool:
+    return worker.tenant in ("", job.tenant)
 
 
 def _has_handler(job: Job, worker: ServingWorker) -> bool:

@@ -146,14 +146,16 @@ class Duties:
     def lease_count(self) -> int:
         return len(self._keeper)
 
-    def waiting_workers(self, queue: str) -> int:
-        """Return the number of workers that wait for jobs of `queue`."""
-        return self._dispatcher.waiting_count(queue)
+    def waiting_workers(self, queue: str, tenant: str | None = None) -> int:
+        """Return the number of workers that wait for jobs of `queue`, of one tenant or of any."""
+        return self._dispatcher.waiting_count(queue, tenant)
 
-    def scale(self, queue: str, now: Now) -> QueueScale:
-        """Return the queue's numbers for autoscalers."""
-        waiting, slots = self.waiting_workers(queue), self._marks.slots(queue)
-        return queue_scale(self._view, queue, now.cluster_ms, waiting_workers=waiting, worker_slots=slots)
+    def scale(self, queue: str, now: Now, tenant: str | None = None) -> QueueScale:
+        """Return the queue's numbers for autoscalers, of one tenant's jobs or of all."""
+        waiting, slots = self.waiting_workers(queue, tenant), self._marks.slots(queue, tenant)
+        return queue_scale(
+            self._view, queue, now.cluster_ms, waiting_workers=waiting, worker_slots=slots, tenant=tenant
+        )
 
     def workers_for(self, queue: str, now: Now) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, by name."""
@@ -258,7 +260,10 @@ class Duties:
 
         For the ids that it gets, `on_lease_result` or `leave` must follow.
         """
-        self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, waiter.region, now, names=waiter.names)
+        region, _, tenant = waiter.line
+        self._marks.asked(
+            waiter.worker, waiter.queues, waiter.capacity, region, now, names=waiter.names, tenant=tenant or ""
+        )
         self._wake_jobs(now)
         self._dispatcher.ask(waiter, until_ms, now)
 
@@ -268,12 +273,17 @@ class Duties:
         if waiter.jobs.done() and not waiter.jobs.cancelled() and waiter.jobs.exception() is None:
             self._give_back(waiter.jobs.result(), now)
 
-    def repeated(self, worker: str, request_id: str) -> list[Grant]:
-        """Return the grants of this very request if its reply was lost; [] if it is new."""
+    def repeated(self, worker: str, request_id: str, tenant: str | None = None) -> list[Grant]:
+        """Return the grants of this very request if its reply was lost; [] if it is new.
+
+        A worker of `tenant` gets none of other tenants, whatever the worker of another tenant calls itself.
+        """
         grants = []
         for job_id in self._requests.find(worker, request_id):
             job = self._view.job(job_id)
-            if job and job.status is not Status.CANCELLING and job.lease and job.lease.request_id == request_id:
+            if job is None or tenant not in (None, job.tenant):
+                continue
+            if job.status is not Status.CANCELLING and job.lease and job.lease.request_id == request_id:
                 grants.append(Grant(job, self._view.payload(job_id)))
         return grants
 

@@ -145,11 +145,13 @@ class Leadership:
         *,
         region: str = "",
         names: Sequence[str] | None = None,
+        tenant: str | None = None,
     ) -> list[Grant]:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
 
         `queues` are names and patterns (`core.wanted`). Jobs of a region go only to workers of the same `region`; "" =
-        the worker has none. `names` are the job names that it has handlers for; None = any.
+        the worker has none. `names` are the job names that it has handlers for; None = any. A worker of `tenant` is
+        given only jobs of that tenant; None = of all tenants, which share it by their weights.
         The worker's latest request, repeated under its `request_id` because the reply was lost, gets the same grants.
 
         Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker does not know;
@@ -159,11 +161,11 @@ class Leadership:
         capacity = min(capacity, limits.LEASE_CAPACITY_MAX)
         until_ms = self._now().monotonic_ms + int(min(wait_seconds, limits.LEASE_WAIT_SECONDS_MAX) * 1000)
         self._check_serving()
-        if repeated := self._duties.repeated(worker, request_id):
+        if repeated := self._duties.repeated(worker, request_id, tenant):
             return repeated
         while True:
             future = asyncio.get_running_loop().create_future()
-            waiter = Waiter(worker, queues, capacity, future, region, names=names)
+            waiter = Waiter(worker, queues, capacity, future, region, names=names, tenant=tenant)
             job_ids = await self._job_ids(waiter, until_ms)
             if not job_ids:
                 return []
@@ -203,12 +205,18 @@ class Leadership:
     def queue_depths(self, queues: Iterable[str], tenant: str | None = None) -> list[QueueDepth]:
         """Return the depth of each of these queues, of one tenant's jobs or of all; see `QueueDepth`."""
         now_ms = self._now().cluster_ms
-        return queue_depths(self._state, queues, now_ms, waiting_workers=self._duties.waiting_workers, tenant=tenant)
+        return queue_depths(
+            self._state,
+            queues,
+            now_ms,
+            waiting_workers=lambda queue: self._duties.waiting_workers(queue, tenant),
+            tenant=tenant,
+        )
 
-    def queue_scale(self, queue: str) -> QueueScale:
-        """Return the queue's numbers for autoscalers; see `QueueScale`."""
+    def queue_scale(self, queue: str, tenant: str | None = None) -> QueueScale:
+        """Return the queue's numbers for autoscalers, of one tenant's jobs or of all; see `QueueScale`."""
         self._check_serving()
-        return self._duties.scale(queue, self._now())
+        return self._duties.scale(queue, self._now(), tenant)
 
     def workers_for(self, queue: str) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, in any region; used by `core.explain`."""
@@ -234,7 +242,10 @@ class Leadership:
 
     async def _grants(self, waiter: Waiter, job_ids: list[JobId], request_id: str) -> list[Grant]:
         """Propose the lease of `job_ids`; return [] if none was granted."""
-        operation = LeaseJobs(waiter.worker, self._settings.lease_ttl_ms, tuple(job_ids), request_id, waiter.region)
+        region, _, tenant = waiter.line
+        operation = LeaseJobs(
+            waiter.worker, self._settings.lease_ttl_ms, tuple(job_ids), request_id, region, tenant or ""
+        )
         proposal = asyncio.ensure_future(self._propose(operation))
         result: Result | None = None
         try:

@@ -327,6 +327,21 @@ def a_blocked_job_waits_for_the_worker_of_another_region(history: History) -> Ev
     return [replace(event, region="elsewhere") if event is offer else event for event in events]
 
 
+# -- tenants ----------------------------------------------------------------------------------------------------------
+
+
+@breaks("leases_stay_in_their_tenant")
+def the_log_leases_a_job_to_a_worker_of_another_tenant(history: History) -> Events:
+    lease = first(history.changes, lambda change: change.f == "lease" and not change.worker_tenant)
+    return edit(history, (lease, {"worker_tenant": "elsewhere"}))
+
+
+@breaks("leases_stay_in_their_tenant")
+def a_worker_hears_of_a_job_of_another_tenant(history: History) -> Events:
+    answer, _ = first(history.grants, lambda found: bool(found[0].call.tenant))
+    return edit(history, (answer.call, {"tenant": "elsewhere"}))
+
+
 # -- regions ----------------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ ALL = Features(
     regions=("north", "south"),
     late_region="south",
     has_handlers=True,
+    tenants=("default", "acme"),
 )
 _SECONDS = 10.0
 """Enough for users to do all of it; each test reads the whole history, so it must not be long."""

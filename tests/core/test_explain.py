@@ -165,6 +165,15 @@ def test_queue_without_a_worker_says_so(scene: ControlScene) -> None:
         assert only(scene, job, workers).code == "no_worker"
 
 
+def test_tenant_without_a_worker_says_so(scene: ControlScene) -> None:
+    job = scene.submit(tenant="a")
+    (reason,) = explain(scene.state, job, TimeMs(scene.now_ms), workers=[ServingWorker("w", (QUEUE,), tenant="b")])
+    assert (reason.code, reason.details) == ("no_worker", {"queue": QUEUE, "tenant": "a", "worker_count": 1})
+    assert "takes jobs of its tenant, a" in reason.text
+    (ready,) = explain(scene.state, job, TimeMs(scene.now_ms), workers=[ServingWorker("w", (QUEUE,), tenant="a")])
+    assert ready.code == "ready"
+
+
 def test_region_without_a_worker_says_so(scene: ControlScene) -> None:
     job = scene.submit(region="eu")
     reason = only(scene, job, (ServingWorker("w1", (QUEUE,), "us"),))

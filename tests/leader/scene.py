@@ -237,11 +237,9 @@ class Leader:
         job_ids = self.take(*queues, worker=worker, capacity=capacity, region=region, names=names)
         return self.lease_ids(job_ids, worker, region, age_ms=age_ms) if job_ids else []
 
-    def take(
-        self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "", names: Sequence[str] | None = None
-    ) -> list[JobId]:
-        """Take what is ready now without leasing it yet."""
-        return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0, region=region, names=names).jobs.result()
+    def take(self, *queues: str, **request: Any) -> list[JobId]:
+        """Take what is ready now without leasing it yet; see `wait`."""
+        return self.wait(*queues, wait_ms=0, **request).jobs.result()
 
     def lease_ids(self, job_ids: list[JobId], worker: str = "w1", region: str = "", *, age_ms: int = 0) -> list[Job]:
         ttl_ms = self.settings.lease_ttl_ms
@@ -268,10 +266,11 @@ class Leader:
         wait_ms: int = 30_000,
         region: str = "",
         names: Sequence[str] | None = None,
+        tenant: str | None = None,
     ) -> Waiter:
         """Ask for jobs, as a worker that waits for `wait_ms` where there are none."""
         future: asyncio.Future[list[JobId]] = asyncio.Future(loop=self._loop)
-        waiter = Waiter(worker, queues or ("mail",), capacity, future, region, names=names)
+        waiter = Waiter(worker, queues or ("mail",), capacity, future, region, names=names, tenant=tenant)
         now = self.world.now
         self.duties.ask(waiter, now.monotonic_ms + wait_ms, now)
         return waiter

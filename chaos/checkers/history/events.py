@@ -341,6 +341,8 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """The job's after it."""
     worker_region: str = ""
     """Of a lease: the worker's, as the log has it."""
+    worker_tenant: str = ""
+    """Of a lease: the tenant whose jobs the worker is given, as the log has it; "" = all."""
     name: str = ""
     """Of the job."""
     priority: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaos.sim.features import NO_FEATURES, Features
+from chaos.sim.features import NO_FEATURES, TENANT, Features
 from chaos.sim.network.links import LinkRates
 from chaos.sim.rates import Rates
 
@@ -162,6 +162,12 @@ def two_regions(rates: Rates) -> Rates:
     """Jobs for workers of two regions, more than those can do, and one of the two has none at first."""
     features = Features(controllers=3, think=0.1, job_options=0.9, regions=("north", "south"), late_region="south")
     return replace(rates, features=features, worker_count=2, uses_lmdb=False)
+
+
+def several_tenants(rates: Rates) -> Rates:
+    """Plain jobs of three tenants, more than the workers can do, and workers of one of them beside workers of all."""
+    features = Features(controllers=1, think=0.1, tenants=(TENANT, "acme", "globex"))
+    return replace(rates, features=features, worker_count=3, uses_lmdb=False)
 
 
 def breaking_connections(rates: Rates) -> Rates:

@@ -18,6 +18,7 @@ from chaos.sim.planted.altered import (
     reads_under_partitions,
     rotting_disks,
     several_names,
+    several_tenants,
     slow_commits,
     small_appends,
     two_regions,
@@ -25,7 +26,18 @@ from chaos.sim.planted.altered import (
     with_twins,
 )
 from chaos.sim.planted.bug import Bug
-from chaos.sim.planted.patches import consensus, core, durability, engine, features, hooks, http, leader, regions
+from chaos.sim.planted.patches import (
+    consensus,
+    core,
+    durability,
+    engine,
+    features,
+    hooks,
+    http,
+    leader,
+    regions,
+    tenants,
+)
 from chaos.sim.planted.scripts import bounds, schedules, snapshots, states, votes
 
 _LEASE = "P6 local reads; read without quorum contact"
@@ -238,6 +250,11 @@ _REGIONS: Sequence[Bug] = (
     Bug(regions.offers_blocked_jobs_of_one_region, "a held job that waits for another region", alter=two_regions),
 )
 
+_TENANTS: Sequence[Bug] = (
+    Bug(tenants.gives_jobs_to_workers_of_any_tenant, "a job for a worker of another tenant", alter=several_tenants),
+    Bug(tenants.looks_at_the_first_tenant_only, "a worker that waits for its tenant's turn", alter=several_tenants),
+)
+
 _STATES: Sequence[Bug] = (
     Bug(states.compares_no_states, "a node applies something differently", schedule=states.THE_LEADER_DIFFERS),
     Bug(states.forgets_that_it_differs, "a node applies something differently", schedule=states.A_FOLLOWER_DIFFERS),
@@ -251,4 +268,15 @@ _HTTP: Sequence[Bug] = (
     Bug(http.believes_the_refusal_of_a_repetition, "I6; not found the second time", alter=breaking_connections),
 )
 
-BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_MEMBERS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS, *_STATES, *_HTTP)
+BUGS: Sequence[Bug] = (
+    *_DURABILITY,
+    *_CONSENSUS,
+    *_MEMBERS,
+    *_LEADER,
+    *_CORE,
+    *_FEATURES,
+    *_REGIONS,
+    *_TENANTS,
+    *_STATES,
+    *_HTTP,
+)

@@ -122,13 +122,14 @@ def _done(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
     """Name what happened to a job that was there: by the operation itself if it was about this job, else by its cause."""
     if old.lease is None and new.lease is not None:
         lease = new.lease
-        region = operation.region if isinstance(operation, LeaseJobs) else ""
+        region, tenant = (operation.region, operation.tenant) if isinstance(operation, LeaseJobs) else ("", "")
         return {
             "f": "lease",
             "token": lease.token,
             "worker": lease.worker,
             "ttl_ms": lease.ttl_ms,
             "worker_region": region,
+            "worker_tenant": tenant,
         }
     if old.lease is not None and new.lease is None:
         return _freed(operation, old, new)

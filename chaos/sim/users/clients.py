@@ -20,7 +20,6 @@ from raftsched.core.records.spec import JobSpec, Options, normalized
 from raftsched.core.state.results import Cancelled, Result, Submitted
 from raftsched.errors import NotFound
 
-TENANT = "default"
 QUEUES = ("red", "blue")
 _SHORT_PATIENCE_SECONDS = 0.3
 
@@ -49,13 +48,14 @@ class Submission:
         self.body = blake2b(b"%d" % op, digest_size=8).digest()
         self.region = world.rates.features.job_region(random)
         self.name = world.rates.features.job_name(random)
+        self.tenant = world.rates.features.job_tenant(random)
         self.max_lost_workers = _LOST_WORKERS_MAX[op % len(_LOST_WORKERS_MAX)]
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
         now_ms = node.now_ms()
         return SubmitJob(
             id=node.new_job_id(),
-            tenant=TENANT,
+            tenant=self.tenant,
             spec=JobSpec(
                 name=self.name,
                 queue=self.queue,
@@ -76,7 +76,7 @@ class Submission:
     @property
     def fields(self) -> dict[str, Any]:
         return {
-            "tenant": TENANT,
+            "tenant": self.tenant,
             "key": self.key,
             "body": self.body.hex(),
             "due_ms": -1 if self.delay_ms else 0,
@@ -167,8 +167,11 @@ class Client:
         await self.cancel(self._world.random.choice(self._workload.jobs[-8:]))
 
     async def cancel(self, job_id: JobId, *, force: bool = False) -> None:
+        """Cancel a job of one's tenant; here each client has all tenants in turn, and often it is another's."""
+        tenant = self._world.rates.features.job_tenant(self._world.random)
+
         async def handler(node: SimulatedNode) -> tuple[Result, int]:
-            return await propose(node, CancelJob(job_id, TENANT, force=force))
+            return await propose(node, CancelJob(job_id, tenant, force=force))
 
         def answer(found: tuple[Result, int]) -> dict[str, Any]:
             result = or_refuse(found[0])
@@ -180,7 +183,7 @@ class Client:
                 "applied": found[1],
             }
 
-        await self._caller.ask("cancel", handler, answer, tenant=TENANT, job=job_name(job_id), force=force)
+        await self._caller.ask("cancel", handler, answer, tenant=tenant, job=job_name(job_id), force=force)
 
     async def _get(self) -> None:
         await self._read(stale=False)
@@ -193,13 +196,14 @@ class Client:
             return
         random = self._world.random
         job_id = random.choice(self._workload.jobs)
+        tenant = self._world.rates.features.job_tenant(random)
         # Anybody may believe that it leads, so anybody is asked.
         node_id = random.choice(self._world.ids) if stale or random.random() < 0.5 else self._caller.node
 
         async def handler(node: SimulatedNode) -> dict[str, Any]:
             state = node.stale_state()[0] if stale else node.fresh_state()
             job = state.job(job_id)
-            if job is None:
+            if job is None or job.tenant != tenant:
                 raise NotFound("there is no such job")
             return {
                 "status": job.status_at(node.now_ms()).label,
@@ -209,7 +213,7 @@ class Client:
             }
 
         await self._caller.ask(
-            "get", handler, lambda shown: shown, node=node_id, tenant=TENANT, job=job_name(job_id), stale=stale
+            "get", handler, lambda shown: shown, node=node_id, tenant=tenant, job=job_name(job_id), stale=stale
         )
 
 

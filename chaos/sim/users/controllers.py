@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from chaos.sim.features import CHORE, FEATURE_QUEUES
+from chaos.sim.features import CHORE, FEATURE_QUEUES, TENANT
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.record.log_changes import job_name
 from chaos.sim.users.callers import Refusal, Unknown
 from chaos.sim.users.clients import Client, Submission
 from chaos.sim.users.feature_users import FeatureUser, Step
-from chaos.sim.users.intents import RETRY, TENANT, options_of
+from chaos.sim.users.intents import RETRY, options_of
 from chaos.sim.users.workload import Workload
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob

@@ -35,6 +35,8 @@ class Crowd(Workload):
             region = homes[number] if number < len(homes) else ""
             knows_all = number <= len(homes)
             self._begin(WorkerProcess(self, f"w{number}", region=region, knows_all=knows_all), number)
+        for number, tenant in enumerate(rates.features.bound_workers):
+            self._begin(WorkerProcess(self, f"t{number}", tenant=tenant), number)
         self._begin_features()
         for number, node in enumerate(world.ids):
             self._begin(Prober(self, f"p{number}", node), number)

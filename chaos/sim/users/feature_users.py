@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from chaos.sim.features import FEATURE_QUEUES
+from chaos.sim.features import FEATURE_QUEUES, TENANT
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.users.callers import Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.users.intents import (
-    TENANT,
     ScheduleIntent,
     WorkflowIntent,
     by_hand,

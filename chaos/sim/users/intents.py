@@ -12,7 +12,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from chaos.sim.features import AMBER, CHORE, FEATURE_QUEUES, FLOW, TICK, Features
+from chaos.sim.features import AMBER, CHORE, FEATURE_QUEUES, FLOW, TENANT, TICK, Features
 from chaos.sim.hosts.node import SimulatedNode
 from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
 from raftsched.core.operations.queues import ConfigureQueue
@@ -34,7 +34,6 @@ from raftsched.core.records.spec import Hook, JobSpec, OnDependencyFailure, Opti
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.leader.schedules.fire_times import fire_times_of
 
-TENANT = "default"
 RETRY = RetryPolicy(backoff=Backoff.FIXED, base_ms=200)
 _WATCH = Watch(
     notices=(

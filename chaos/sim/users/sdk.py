@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from chaos.sim.features import TENANT
 from chaos.sim.network.sockets import SimulatedPool
 from chaos.sim.record.log_changes import OP_TAG, job_name
 from chaos.sim.users.callers import Refusal, Unknown
-from chaos.sim.users.clients import TENANT, Submission
+from chaos.sim.users.clients import Submission
 from chaos.sim.users.workload import Workload
 from raftsched.api.http.consistency import REVISION_HEADER
 from raftsched.api.jobs.convert import fingerprint_of
@@ -155,12 +156,13 @@ class SdkUser:
             self._client.job(_uuid(job)).cancel(),
             # What is shown after a repetition need not be the result of the change.
             lambda info: _shown(info) if self._http.sent_count == sent_count else {},
+            tenant="",
             job=job,
         )
 
     async def _get(self) -> None:
         job = self._any_job()
-        await self._ask("get", self._client.job(_uuid(job)).get(), _shown, job=job)
+        await self._ask("get", self._client.job(_uuid(job)).get(), _shown, tenant="", job=job)
 
     # -- schedules ----------------------------------------------------------------------------------------------------
 
@@ -236,6 +238,7 @@ def _options_of(wanted: Submission) -> dict[str, Any]:
         "idempotency_key": wanted.key,
         "tags": [f"{OP_TAG}{wanted.op}"],
         "region": wanted.region or None,
+        "tenant": wanted.tenant,
     }
 
 

@@ -32,10 +32,13 @@ class WorkerProcess:
     """Leases jobs, keeps them by heartbeats, does them, reports; sometimes it stalls past its lease, or dies.
 
     It stays in `region` if it has one; else each of its lives may be in another. One that `knows_all` has a handler
-    for every job; the others may know a part of the names only, in each of their lives another.
+    for every job, and is given jobs of all tenants; the others may know a part of the names only, or be given jobs of
+    one tenant, in each of their lives another. One of a `tenant` is given jobs of that one only.
     """
 
-    def __init__(self, workload: Workload, name: str, *, region: str = "", knows_all: bool = True) -> None:
+    def __init__(
+        self, workload: Workload, name: str, *, region: str = "", knows_all: bool = True, tenant: str = ""
+    ) -> None:
         self._workload = workload
         self._world = workload.world
         self._number = 0
@@ -46,6 +49,8 @@ class WorkerProcess:
         self._region = self._next_region()
         self._knows_all = knows_all
         self._names = self._next_names()
+        self._bound = tenant
+        self._tenant = self._next_tenant()
 
     @property
     def _name(self) -> str:
@@ -56,6 +61,11 @@ class WorkerProcess:
 
     def _next_names(self) -> tuple[str, ...]:
         return self._world.rates.features.worker_names(self._world.random, knows_all=self._knows_all)
+
+    def _next_tenant(self) -> str:
+        if self._bound or self._knows_all:
+            return self._bound
+        return self._world.rates.features.worker_tenant(self._world.random)
 
     async def live(self) -> None:
         while not self._workload.is_over:
@@ -78,19 +88,22 @@ class WorkerProcess:
 
     async def _lease(self) -> list[Grant]:
         random, worker, region, names = self._world.random, self._name, self._region, self._names
+        tenant = self._tenant
         queues = random.choice(_ASKED_OF_ALL if self._world.rates.features.is_on else _ASKED)
         capacity = random.choice((1, 1, 2, 4))
 
         async def handler(node: SimulatedNode) -> tuple[list[Grant], int]:
             leadership = node.leadership()
-            grants = await leadership.lease(worker, queues, capacity, _WAIT_SECONDS, region=region, names=names or None)
+            grants = await leadership.lease(
+                worker, queues, capacity, _WAIT_SECONDS, region=region, names=names or None, tenant=tenant or None
+            )
             return grants, node.state.applied_index
 
         def answer(found: tuple[list[Grant], int]) -> dict[str, Any]:
             return {"grants": tuple(granted_of(grant) for grant in found[0]), "applied": found[1]}
 
         grants, _ = await self._caller.ask(
-            "lease", handler, answer, worker=worker, queues=queues, region=region, names=names
+            "lease", handler, answer, worker=worker, queues=queues, region=region, names=names, tenant=tenant
         )
         for grant in grants:
             self._workload.met(grant.job.id)
@@ -149,7 +162,7 @@ class WorkerProcess:
             await sleep(0.2 * random.random())
             world.recorder.effect("end", grant, worker)
             self._number += 1
-            self._region, self._names = self._next_region(), self._next_names()
+            self._region, self._names, self._tenant = self._next_region(), self._next_names(), self._next_tenant()
             return False
         if not is_calm and random.random() < rates.worker_stall:
             await sleep(rates.lease * (1 + random.random()))

@@ -1,7 +1,8 @@
 """Handle LeaseJobs and BlockJobs: lease due jobs to a worker, and block jobs whose concurrency key is at its limit.
 
 The leader picks the jobs from its memory, which may be outdated. So each is checked again here. Jobs that are missing, no
-longer waiting, not due, expired, over a limit of their queue, or of another region than the worker are not changed.
+longer waiting, not due, expired, over a limit of their queue, or of another region or tenant than the worker are not
+changed.
 Fencing tokens rise by one with every grant in the whole cluster. So a later lease always has the greater token, whatever
 its job, node or term.
 
@@ -51,7 +52,7 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
     for job_id in dict.fromkeys(operation.job_ids):
         job = find_job(view, job_id)
         is_full = payload_bytes >= limits.LEASE_BYTES_MAX
-        if job is None or is_full or not _may_have(view, job, operation.region, gates, context.now_ms):
+        if job is None or is_full or not _may_have(view, job, operation, gates, context.now_ms):
             missed.append(job_id)
             continue
         payload = view.payload(job_id)
@@ -69,11 +70,13 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
     return Applied(Leased(tuple(grants), tuple(missed)), tuple(writes))
 
 
-def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], now_ms: TimeMs) -> bool:
-    """Return whether a worker of `region` can lease `job`; if so, it takes a place within the queue's limits."""
+def _may_have(view: View, job: Job, operation: LeaseJobs, gates: dict[str, Gate | None], now_ms: TimeMs) -> bool:
+    """Return whether the worker can lease `job`; if so, it takes a place within the queue's limits."""
     if job.due_at_ms > now_ms or next_status(job.status, _LEASE) is None:
         return False
-    if job.spec.region and job.spec.region != region:
+    if job.spec.region and job.spec.region != operation.region:
+        return False
+    if operation.tenant and job.tenant != operation.tenant:
         return False
     options = job.spec.options
     if options is not None and (job.blocked or is_expired(job, now_ms) or is_being_cancelled(view, options)):
@@ -112,6 +115,7 @@ def _problem(operation: LeaseJobs) -> str:
         or range_problem("ttl_ms", operation.ttl_ms, 1, limits.TIMEOUT_MS_MAX)
         or range_problem("request_id length", len(operation.request_id), 0, limits.REQUEST_ID_CHARS_MAX)
         or (name_problem("region", operation.region) if operation.region else "")
+        or (name_problem("tenant", operation.tenant) if operation.tenant else "")
         or range_problem("job_ids", len(operation.job_ids), 0, limits.LEASE_CAPACITY_MAX)
     )
 

@@ -209,7 +209,9 @@ def _marked(known: Worker | None, mark: WorkerMark, context: Context) -> Worker:
     if known is not None:
         seen_at_ms = max(seen_at_ms, known.seen_at_ms)
         first_seen_at_ms = known.first_seen_at_ms
-    return Worker(mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms, mark.region, mark.silent)
+    return Worker(
+        mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms, mark.region, mark.silent, mark.tenant
+    )
 
 
 def _marks_problem(operation: MarkWorkers) -> str:
@@ -227,6 +229,7 @@ def _mark_problem(mark: WorkerMark) -> str:
         or range_problem("capacity", mark.capacity, 0, limits.LEASE_CAPACITY_MAX)
         or range_problem("seen_at_ms", mark.seen_at_ms, 0, TIME_MS_MAX)
         or (name_problem("region", mark.region) if mark.region else "")
+        or (name_problem("tenant", mark.tenant) if mark.tenant else "")
     )
     for queue in mark.queues:
         problem = problem or name_problem("queue", queue)

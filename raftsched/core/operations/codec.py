@@ -100,6 +100,8 @@ class LeaseJobs(Operation, frozen=True, tag=2):
     """Stored in each lease; see `Lease`."""
     region: str = ""
     """The worker's region; a job with a region goes only to workers of that region. "" = none."""
+    tenant: str = ""
+    """The tenant whose jobs the worker is given; "" = all."""
 
 
 class RecordOutcome(Operation, frozen=True, tag=3):
@@ -178,6 +180,8 @@ class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
     region: str = ""
     silent: tuple[SilentLease, ...] = ()
     """Replaces the list of the mark before."""
+    tenant: str = ""
+    """The tenant whose jobs the worker is given; "" = all."""
 
 
 class MarkWorkers(Operation, frozen=True, tag=7):

@@ -348,6 +348,8 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     """"" = none: it gets no job that has a region."""
     silent: tuple[SilentLease, ...] = ()
     """Its leases that were silent at this mark; all others were renewed shortly before `seen_at_ms`, or later."""
+    tenant: str = ""
+    """The tenant whose jobs it is given; "" = all."""
 
 
 _job_decoder = msgspec.msgpack.Decoder(Job)

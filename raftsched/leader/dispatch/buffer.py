@@ -12,7 +12,7 @@ from typing import Final
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.queue_patterns import Tags
 from raftsched.core.state.entries import WaitingEntry
-from raftsched.leader.dispatch.lanes import START, JobHeap, Lane, Part, Place, ReadyQueue, first_of
+from raftsched.leader.dispatch.lanes import START, JobHeap, Lane, Line, Part, Place, ReadyQueue, first_of
 from raftsched.leader.view import LeaderView
 
 PARTS_MAX: Final = 100
@@ -35,19 +35,18 @@ class Buffer:
 
     # -- what comes next ----------------------------------------------------------------------------------------------
 
-    def _first(self, queue: ReadyQueue, region: str, tags: Tags | None, now_ms: int) -> Lane | None:
-        """Return the lane whose turn it is and that has such a job in memory; None if there is none.
-
-        A worker of `region` can have it, which takes the names of `tags`, or any if that is None.
-        """
-        own = self._front(queue, region, tags, now_ms) if region else None
-        lane = self._front(queue, "", tags, now_ms)
+    def _first(self, queue: ReadyQueue, line: Line, now_ms: int) -> Lane | None:
+        """Return the lane whose turn it is and that has a job for workers of `line` in memory; None if none has."""
+        region = line.region
+        own = self._front(queue, region, line, now_ms) if region else None
+        lane = self._front(queue, "", line, now_ms)
         if own is None or (lane is not None and lane.turn_number < own.turn_number):
             return lane
         return own
 
-    def _front(self, queue: ReadyQueue, region: str, tags: Tags | None, now_ms: int) -> Lane | None:
+    def _front(self, queue: ReadyQueue, region: str, line: Line, now_ms: int) -> Lane | None:
         """Return the lane of the part whose turn it is and that has such a job in memory; None if the part has none."""
+        tags, tenant = line.tags, line.tenant
         part = queue.parts.get(region)
         if part is None:
             part = self._add_part(queue, region)
@@ -55,7 +54,7 @@ class Buffer:
             return None
         found: Lane | None = None
         empty: list[Lane] = []
-        for lane in part.lanes.values():
+        for lane in part.lanes.values() if tenant is None else part.lanes_of(tenant):
             if self._first_heap(lane, tags, now_ms) is not None:
                 found = lane
                 break

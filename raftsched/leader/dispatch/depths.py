@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from raftsched.core.records.job import WAITING, Status
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import LEASED, WAITING, Status
 from raftsched.leader.view import LeaderView
 
 DUE_TIMERS_MAX: Final = 1_000
@@ -27,14 +28,14 @@ class QueueDepth:
     """False: so many timed jobs are due that not all were looked at; `QUEUED` then counts too few, and the other
     waiting statuses as many too much."""
     oldest_wait_ms: int
-    """Wait of the longest-due job that waits for a worker, of any tenant; 0 = none waits."""
+    """Wait of the longest-due job that waits for a worker; 0 = none waits."""
     waiting_workers: int
     """Workers that wait for jobs of this queue now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueScale:
-    """Inputs for the number of workers that a queue should have, at one moment."""
+    """Inputs for the number of workers that a queue should have, at one moment: for one tenant's jobs, or for all."""
 
     queue: str
     ready_count: int
@@ -76,22 +77,26 @@ def queue_depths(
             queue=queue,
             counts={status: count for status, count in sorted(tally.counts.items()) if count},
             exact=tally.exact,
-            oldest_wait_ms=oldest_wait_ms(view, queue, now_ms) if WAITING & tally.counts.keys() else 0,
+            oldest_wait_ms=oldest_wait_ms(view, queue, now_ms, tenant) if WAITING & tally.counts.keys() else 0,
             waiting_workers=waiting_workers(queue),
         )
         for queue, tally in _tallies(view, queues, now_ms, tenant).items()
     ]
 
 
-def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int) -> QueueScale:
-    """Return the queue's numbers for autoscalers; zeros for a queue without jobs and workers.
+def queue_scale(
+    view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int, tenant: str | None = None
+) -> QueueScale:
+    """Return the queue's numbers for autoscalers, of one tenant's jobs or of all; zeros if there are no jobs and workers.
 
-    Costs as much as its `queue_depths`, and up to `BLOCKED_COUNTED_MAX` reads.
+    Costs as much as its `queue_depths`, and up to `BLOCKED_COUNTED_MAX` reads. The queue's `concurrency_max` counts as
+    if all of it were the tenant's.
     """
-    tally = _tallies(view, (queue,), now_ms, None)[queue]
-    blocked_count = len(view.blocked_jobs(queue, limit=BLOCKED_COUNTED_MAX))
+    tally = _tallies(view, (queue,), now_ms, tenant)[queue]
+    blocked = view.blocked_jobs(queue, limit=BLOCKED_COUNTED_MAX)
+    blocked_count = len(blocked) if tenant is None else sum(_is_of(view, job_id, tenant) for job_id in blocked)
     ready_count = max(tally.counts[Status.QUEUED] - blocked_count, 0)
-    running_count = view.running_count(queue)
+    running_count = sum(tally.counts[status] for status in LEASED)
     settings = view.queue(queue)
     wanted_slots = running_count + (0 if settings is not None and settings.paused else ready_count)
     if settings is not None and settings.concurrency_max:
@@ -99,20 +104,27 @@ def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: i
     return QueueScale(
         queue=queue,
         ready_count=ready_count,
-        exact=tally.exact and blocked_count < BLOCKED_COUNTED_MAX,
+        exact=tally.exact and len(blocked) < BLOCKED_COUNTED_MAX,
         running_count=running_count,
-        oldest_wait_ms=oldest_wait_ms(view, queue, now_ms),
+        oldest_wait_ms=oldest_wait_ms(view, queue, now_ms, tenant),
         waiting_workers=waiting_workers,
         worker_slots=worker_slots,
         wanted_workers=-(-wanted_slots // max(worker_slots, 1)),
     )
 
 
-def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int) -> int:
-    """Return the wait of the longest-due job that waits for a worker; blocked ones are left out. 0 = none waits."""
-    return max(
-        (now_ms - first.due_at_ms for first in view.first_of_lanes(queue) if first.due_at_ms <= now_ms), default=0
-    )
+def _is_of(view: LeaderView, job_id: JobId, tenant: str) -> bool:
+    job = view.job(job_id)
+    return job is not None and job.tenant == tenant
+
+
+def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int, tenant: str | None = None) -> int:
+    """Return the wait of the longest-due job that waits for a worker, of one tenant's jobs or of all.
+
+    Blocked ones are left out. 0 = none waits.
+    """
+    firsts = (first for first in view.first_of_lanes(queue) if tenant in (None, first.tenant))
+    return max((now_ms - first.due_at_ms for first in firsts if first.due_at_ms <= now_ms), default=0)
 
 
 def _tallies(view: LeaderView, queues: Iterable[str], now_ms: int, tenant: str | None) -> dict[str, _Tally]:

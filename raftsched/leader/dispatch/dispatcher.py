@@ -7,7 +7,8 @@ order they came, each with an even share of the jobs, so that a burst spreads ov
 lease operation a worker. Jobs are handed to a waiter directly, so no waiter wakes up without one. There is a line of
 waiters for each region, and lines without a job are skipped as a whole.
 
-A line belongs to a region and to the job names that its workers have handlers for: workers of one release share a line.
+A line belongs to a region, to a tenant or to all, and to the job names that its workers have handlers for: workers of
+one release share a line.
 A worker that asks by pattern is in the lines of the pattern, which are served with each queue that matches.
 
 A match commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither proposes
@@ -40,10 +41,11 @@ Lines = dict[Line, dict["Waiter", None]]
 class Waiter:
     """A worker's request for up to `capacity` jobs. `jobs` gets the ids of its jobs, or [] when the wait has timed out.
 
-    `queues` are names and patterns; `names` are the job names that it has handlers for, None = any.
+    `queues` are names and patterns; `names` are the job names that it has handlers for, None = any. Its jobs are those of
+    `tenant`; None = of all.
     """
 
-    __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "region", "tags", "timer", "worker")
+    __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "timer", "worker")
 
     def __init__(
         self,
@@ -54,15 +56,14 @@ class Waiter:
         region: str = "",
         *,
         names: Sequence[str] | None = None,
+        tenant: str | None = None,
     ) -> None:
         self.worker: Final = worker
         self.queues: Final = queues
         self.capacity: Final = capacity
         self.jobs: Final = jobs
-        self.region: Final = region
         self.names: Final = names
-        self.tags: Final = None if names is None else tags_of(names)
-        self.line: Final[Line] = (region, self.tags)
+        self.line: Final = Line(region, None if names is None else tags_of(names), tenant)
         self.number = 0
         """Order of arrival, lower is earlier; set when it waits."""
         self.timer: Timer[Waiter] | None = None
@@ -87,10 +88,15 @@ class Dispatcher:
         """Return the number of waiting workers."""
         return len(self._waiters)
 
-    def waiting_count(self, queue: str) -> int:
-        """Return the number of workers waiting for jobs of `queue`."""
+    def waiting_count(self, queue: str, tenant: str | None = None) -> int:
+        """Return the number of workers waiting for jobs of `queue`, of one tenant or of any."""
         lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
-        return sum(len(waiters) for each in lines for waiters in each.values())
+        return sum(
+            len(waiters)
+            for each in lines
+            for line, waiters in each.items()
+            if tenant is None or line.tenant in (None, tenant)
+        )
 
     def waiting_workers(self) -> Iterator[str]:
         """Return the name of every worker that waits, once for each of its requests."""
@@ -102,7 +108,7 @@ class Dispatcher:
         Raises `Unavailable` if too many wait already; then nothing is changed.
         """
         self._limit_queues()
-        job_ids = self._ready.take(waiter.queues, waiter.region, waiter.capacity, now.cluster_ms, waiter.tags)
+        job_ids = self._ready.take(waiter.queues, waiter.line, waiter.capacity, now.cluster_ms)
         if job_ids or until_ms <= now.monotonic_ms:
             waiter.jobs.set_result(job_ids)
             return
@@ -160,12 +166,14 @@ class Dispatcher:
             self._ready_queues_max = max(READY_QUEUES_MAX, 2 * self._ready.queue_count)
 
     def _serve(self, queue: str, now: Now) -> None:
+        empty: set[Line] = set()
+        """Lines without a job; what others are given adds none to them."""
         while True:
             lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
-            counts = {line: self._ready.fill(queue, *line, now.cluster_ms) for each in lines for line in each}
-            served = [
-                (next(iter(waiters)), counts[line]) for each in lines for line, waiters in each.items() if counts[line]
-            ]
+            asking = [(line, waiters) for each in lines for line, waiters in each.items() if line not in empty]
+            counts = {line: self._ready.fill(queue, line, now.cluster_ms) for line, _ in asking}
+            empty.update(line for line, count in counts.items() if not count)
+            served = [(next(iter(waiters)), counts[line]) for line, waiters in asking if counts[line]]
             if not served:
                 return
             waiter, available = min(served, key=_came)
@@ -174,7 +182,7 @@ class Dispatcher:
                 continue
             share = min(waiter.capacity, -(-available // self.waiting_count(queue)))
             queues = waiter.queues if queue in waiter.queues else (queue,)
-            if job_ids := self._ready.take(queues, waiter.region, share, now.cluster_ms, waiter.tags):
+            if job_ids := self._ready.take(queues, waiter.line, share, now.cluster_ms):
                 self._resolve(waiter, job_ids)
 
     def _places(self, queue: str) -> dict[str, Lines]:

@@ -11,6 +11,9 @@ complete: then new jobs are put in without any read. With a cut, new jobs behind
 of millions costs nothing here. A heap, and a lane, that is empty without a cut is dropped: one that does not
 exist is complete and empty. A lane that has not been read holds nothing yet.
 
+A worker of one tenant draws only from that tenant's lanes. What it takes does not count in the tenant's turn: other
+workers share their jobs among the tenants as if it did not exist.
+
 A worker that names its handlers draws only from the heaps of those names. The index is kept by name, too, so jobs of
 other names are neither read nor skipped for it, however many they are.
 
@@ -31,7 +34,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from raftsched import limits
 from raftsched.core.records.ids import JobId, NameTag
@@ -39,8 +42,18 @@ from raftsched.core.records.queue import Queue
 from raftsched.core.records.queue_patterns import Tags
 from raftsched.leader.timers.wheel import Timer
 
-Line = tuple[str, Tags | None]
-"""Region of the workers and names of their handlers; None = any name."""
+
+class Line(NamedTuple):
+    """Describe the jobs that workers can have: those of one line can have the same."""
+
+    region: str
+    """Theirs, beside the jobs of no region; "" = none."""
+    tags: Tags | None
+    """Names of their handlers; None = any name."""
+    tenant: str | None = None
+    """The tenant whose jobs they are given; None = all tenants."""
+
+
 Place = tuple[int, JobId]
 """(due time, id): a job's position in its heap."""
 START: Final[Place] = (0, JobId(b""))
@@ -95,6 +108,10 @@ class Lane:
         self.turn_number = turn_number
         """Turns are taken in this order, lowest first."""
 
+    def size_of(self, tags: Tags | None) -> int:
+        """Return how many jobs of these names are in memory, counting some that have left; None = of all names."""
+        return sum(len(heap.places) for heap in self.heaps.values() if tags is None or heap.tag in tags)
+
     @property
     def may_hold_any(self) -> bool:
         """Return whether there may be a job of any name."""
@@ -136,11 +153,18 @@ class Part:
         self.unread_count = 0
         """Lanes that are not read."""
 
-    def size_of(self, tags: Tags | None) -> int:
-        """Return the number of jobs in memory of these names; None = of all."""
-        if tags is None:
-            return self.size
-        return sum(kind.size for tag, kind in self.kinds.items() if tag in tags)
+    def size_of(self, tags: Tags | None, tenant: str | None = None) -> int:
+        """Return the number of jobs in memory of these names, of one tenant or of all; None = of all."""
+        size = self.size if tags is None else sum(kind.size for tag, kind in self.kinds.items() if tag in tags)
+        if tenant is None:
+            return size
+        lane = self.lanes.get(tenant)
+        return 0 if lane is None else min(lane.size_of(tags), size)
+
+    def lanes_of(self, tenant: str) -> tuple[Lane, ...]:
+        """Return the tenant's lane, if it has one."""
+        lane = self.lanes.get(tenant)
+        return () if lane is None else (lane,)
 
     def has_none_of(self, tags: Tags | None) -> bool:
         """Return whether there is certainly no job of these names."""
@@ -150,6 +174,13 @@ class Part:
     def is_empty(self) -> bool:
         """Return whether there is certainly no job."""
         return not self.size and not any(lane.may_hold_any for lane in self.lanes.values())
+
+    def is_empty_for(self, tenant: str | None) -> bool:
+        """Return whether there is certainly no job of the tenant; None = of any."""
+        if tenant is None:
+            return self.is_empty
+        lane = self.lanes.get(tenant)
+        return lane is None or not lane.may_hold_any
 
 
 class ReadyQueue:

@@ -31,7 +31,6 @@ from raftsched.core.jobs.lease import is_expired
 from raftsched.core.records.ids import JobId, NameTag
 from raftsched.core.records.job import WAITING, Job
 from raftsched.core.records.queue import Queue
-from raftsched.core.records.queue_patterns import Tags
 from raftsched.leader.dispatch.buffer import Buffer
 from raftsched.leader.dispatch.lanes import Line, ReadyQueue
 from raftsched.leader.dispatch.limits import NO_LIMIT, KeysInFlight, QueueLimits
@@ -73,7 +72,7 @@ class ReadyJobs(Buffer):
         self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId, *, tag: NameTag, region: str
     ) -> None:
         """Keep a due job, unless it will be read from the index when it is needed."""
-        self._open.filled(queue, region)
+        self._open.filled(queue, region, tenant)
         known = self._queues.get(queue) or self._met(queue)
         if known is None or job_id in self._buffered or job_id in self._away:
             return
@@ -178,16 +177,14 @@ class ReadyJobs(Buffer):
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
-    def take(
-        self, queues: Sequence[str], region: str, count: int, now_ms: int, tags: Tags | None = None
-    ) -> list[JobId]:
-        """Take up to `count` jobs for a worker of `region` out of `queues`, names and patterns, which must be distinct.
+    def take(self, queues: Sequence[str], line: Line, count: int, now_ms: int) -> list[JobId]:
+        """Take up to `count` jobs for a worker of `line` out of `queues`, names and patterns, which must be distinct.
 
-        `tags` are those of the names that it has handlers for; None = all. Jobs taken are in flight. Each queue gives
-        an equal share as long as it has that many; the first turn changes with every call.
+        Jobs taken are in flight. Each queue gives an equal share as long as it has that many; the first turn changes
+        with every call.
         """
         self._turn += 1
-        names = self._open.names(queues, region)
+        names = self._open.names(queues, line)
         if not names:
             return []
         first = self._turn % len(names)
@@ -197,25 +194,24 @@ class ReadyJobs(Buffer):
         while asked and len(taken) < count:
             share = -(-(count - len(taken)) // len(asked))
             asked = [
-                queue
-                for queue in asked
-                if self._take_from(queue, (region, tags), min(share, count - len(taken)), now_ms, taken)
+                queue for queue in asked if self._take_from(queue, line, min(share, count - len(taken)), now_ms, taken)
             ]
         for queue in looked_at:
-            self._open.looked_at(queue, region)
+            self._open.looked_at(queue, line)
         return taken
 
-    def fill(self, queue: str, region: str, tags: Tags | None, now_ms: int) -> int:
-        """Return how many jobs of `queue` in memory such a worker may take; read the index if there are none.
+    def fill(self, queue: str, line: Line, now_ms: int) -> int:
+        """Return how many jobs of `queue` in memory a worker of `line` may take; read the index if there are none.
 
         0 = none.
         """
+        region, tags, tenant = line
         known = self._queue(queue)
         allowed = NO_LIMIT if known.is_free else self._limits.allowance(known, now_ms)
-        if not allowed or self._first(known, region, tags, now_ms) is None:
+        if not allowed or self._first(known, line, now_ms) is None:
             return 0
-        size = known.parts[""].size_of(tags)
-        return min(size + known.parts[region].size_of(tags) if region else size, allowed)
+        size = known.parts[""].size_of(tags, tenant)
+        return min(size + known.parts[region].size_of(tags, tenant) if region else size, allowed)
 
     def _take_from(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`; return False if there were fewer."""
@@ -233,13 +229,13 @@ class ReadyJobs(Buffer):
     def _draw(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`, ignoring limits; return False if there were fewer."""
         buffered, away = self._buffered, self._away
-        region, tags = line
+        region, tags, tenant = line
         while count:
-            lane = self._first(queue, region, tags, now_ms)
+            lane = self._first(queue, line, now_ms)
             if lane is None:
                 return False
             other = queue.other_lane(lane, region) if region else None
-            shared = queue.is_shared(lane, other, region)
+            shared = tenant is None and queue.is_shared(lane, other, region)
             share = left = min(count, queue.turn(lane.tenant)) if shared else count
             while left:
                 heap = (

@@ -50,14 +50,23 @@ class Leases(Protocol):
 
 
 class _Worker:
-    __slots__ = ("capacity", "is_marked", "names", "queues", "region", "seen_ms", "slots")
+    __slots__ = ("capacity", "is_marked", "names", "queues", "region", "seen_ms", "slots", "tenant")
 
     def __init__(
-        self, queues: tuple[str, ...], capacity: int, region: str, names: Collection[str] | None, seen_ms: int
+        self,
+        queues: tuple[str, ...],
+        capacity: int,
+        seen_ms: int,
+        *,
+        region: str,
+        tenant: str,
+        names: Collection[str] | None,
     ) -> None:
         self.queues = queues
         self.capacity = capacity
         self.region = region
+        self.tenant = tenant
+        """The tenant whose jobs it is given; "" = all."""
         self.names = names
         """Job names that it has handlers for; None = any, or it has not asked in this term."""
         self.slots = capacity
@@ -108,15 +117,16 @@ class WorkerMarks:
         now: Now,
         *,
         names: Collection[str] | None = None,
+        tenant: str = "",
     ) -> None:
         """Note a worker's request for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not recorded."""
         worker = self._workers.get(name)
         if worker is None:
-            self._meet(name, tuple(queues), capacity, region, now, names=names)
+            self._meet(name, tuple(queues), capacity, region, now, names=names, tenant=tenant)
         else:
             worker.names = names
             worker.queues, worker.capacity, worker.seen_ms = tuple(queues), capacity, now.monotonic_ms
-            worker.region = region
+            worker.region, worker.tenant = region, tenant
             worker.slots = max(worker.slots, capacity)
             self._note(name, worker)
 
@@ -134,7 +144,9 @@ class WorkerMarks:
             if marked is None:
                 self._meet(name, (), 0, "", now, must=has_lease)
             else:
-                self._meet(name, marked.queues, marked.capacity, marked.region, now, must=has_lease)
+                self._meet(
+                    name, marked.queues, marked.capacity, marked.region, now, tenant=marked.tenant, must=has_lease
+                )
 
     def serving(self, queue: str, now: Now) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, as far as their marks and this term tell, by name."""
@@ -149,19 +161,27 @@ class WorkerMarks:
         alive.update(w.name for w in marked if w.seen_at_ms >= seen_since_ms and accepts(w.queues, queue))
         return [self._serving(name, now) for name in sorted(alive)]
 
-    def slots(self, queue: str) -> int:
-        """Return the jobs that a typical worker of `queue` runs at the same time, by each one's largest request."""
-        slots = sorted(worker.slots for worker in self._workers.values() if accepts(worker.queues, queue))
+    def slots(self, queue: str, tenant: str | None = None) -> int:
+        """Return the jobs that a typical worker of `queue` runs at the same time, by each one's largest request.
+
+        Only workers that are given jobs of `tenant` count; None = all.
+        """
+        slots = sorted(
+            worker.slots
+            for worker in self._workers.values()
+            if accepts(worker.queues, queue) and (tenant is None or worker.tenant in ("", tenant))
+        )
         return max(slots[len(slots) // 2], 1) if slots else 1
 
     def _serving(self, name: str, now: Now) -> ServingWorker:
         heartbeat_at_ms = self._heartbeat_at_ms(name, now)
         worker = self._workers.get(name)
         if worker is not None:
-            return ServingWorker(name, worker.queues, worker.region, heartbeat_at_ms, worker.names)
+            return ServingWorker(name, worker.queues, worker.region, heartbeat_at_ms, worker.names, worker.tenant)
         marked = self._view.worker(name)
-        queues, region = (marked.queues, marked.region) if marked is not None else ((), "")
-        return ServingWorker(name, queues, region, heartbeat_at_ms)
+        if marked is None:
+            return ServingWorker(name, (), heartbeat_at_ms=heartbeat_at_ms)
+        return ServingWorker(name, marked.queues, marked.region, heartbeat_at_ms, tenant=marked.tenant)
 
     def _heartbeat_at_ms(self, name: str, now: Now) -> int:
         """Return when it was seen last, in cluster time; 0 = never. For one that waits, at least its latest mark."""
@@ -211,10 +231,11 @@ class WorkerMarks:
         now: Now,
         *,
         names: Collection[str] | None = None,
+        tenant: str = "",
         must: bool = False,
     ) -> None:
         if must or len(self._workers) < limits.WAITING_WORKERS_MAX:
-            self._workers[name] = _Worker(queues, capacity, region, names, now.monotonic_ms)
+            self._workers[name] = _Worker(queues, capacity, now.monotonic_ms, region=region, tenant=tenant, names=names)
             self._new[name] = None
 
     def _note(self, name: str, worker: _Worker) -> None:
@@ -257,7 +278,9 @@ class WorkerMarks:
     @staticmethod
     def _mark_of(name: str, worker: _Worker, silent: Mapping[str, tuple[SilentLease, ...]], now: Now) -> WorkerMark:
         seen_at_ms = now.cluster_before(worker.seen_ms)
-        return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()))
+        return WorkerMark(
+            name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()), worker.tenant
+        )
 
     def _is_overdue(self, now: Now) -> bool:
         """Return whether leases run and the log was silent for most of a period."""

@@ -32,6 +32,13 @@ def test_lease_gives_a_job_of_a_region_to_workers_of_it_alone(scene: Scene) -> N
     assert ([grant.job.id for grant in result.grants], result.missed) == ([eu.id, plain.id], (us.id,))
 
 
+def test_lease_gives_a_worker_of_a_tenant_its_jobs_alone(scene: Scene) -> None:
+    a, b = (scene.submit(tenant=tenant) for tenant in "ab")
+    result = scene.apply(LeaseJobs("w1", TTL_MS, (a.id, b.id), tenant="b"))
+    assert isinstance(result, Leased)
+    assert ([grant.job.id for grant in result.grants], result.missed) == ([b.id], (a.id,))
+
+
 def test_lease_stops_behind_the_job_whose_payload_fills_a_reply(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LEASE_BYTES_MAX", 10)
     jobs = [scene.submit(payload=b"1234567") for _ in range(4)]
@@ -65,6 +72,7 @@ def test_lease_of_nothing_grants_nothing(scene: Scene) -> None:
         LeaseJobs("w", 1 << 62, ()),
         LeaseJobs("w", TTL_MS, (job_id(1),) * (limits.LEASE_CAPACITY_MAX + 1)),
         LeaseJobs("w", TTL_MS, (), region="r" * (limits.NAME_CHARS_MAX + 1)),
+        LeaseJobs("w", TTL_MS, (), tenant="t" * (limits.NAME_CHARS_MAX + 1)),
     ],
 )
 def test_lease_refuses_numbers_and_names_out_of_range(scene: Scene, operation: LeaseJobs) -> None:

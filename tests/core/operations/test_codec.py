@@ -52,7 +52,7 @@ def test_entry_in_the_log_keeps_its_bytes() -> None:
     assert entry.hex() == (
         "93" "01" "07" "92"
         "95" "05" "c410" + "69" * 16 + "a174" "c2" "a0"
-        "96" "02" "a177" "0a" "91" "c410" + "6a" * 16 + "a0" "a0"
+        "97" "02" "a177" "0a" "91" "c410" + "6a" * 16 + "a0" "a0" "a0"
     )  # fmt: skip
 
 

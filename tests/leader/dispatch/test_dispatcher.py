@@ -97,6 +97,32 @@ def test_waiters_of_a_region_hear_of_its_jobs_after_the_leader_doubted_what_it_k
     assert waiter.jobs.result() == [job_id]
 
 
+def test_waiters_of_a_tenant_get_its_jobs_alone_and_nobody_waits_behind_them(world: World, leader: Leader) -> None:
+    a, b, by_pattern = (leader.wait(queue, tenant=tenant, capacity=5) for queue, tenant in _BOUND)
+    anybody = leader.wait("mail", capacity=5)
+    assert [leader.duties.waiting_workers("mail", tenant) for tenant in (None, "a", "b", "c")] == [4, 2, 3, 1]
+    for_c = world.submit(tenant="c")
+    assert anybody.jobs.result() == for_c
+    for_b = [*world.submit(tenant="b"), *world.submit(tenant="b", count=2)]
+    assert [*b.jobs.result(), *by_pattern.jobs.result()] == for_b[:2]
+    assert not a.jobs.done()
+    assert leader.take("mail", capacity=9) == for_b[2:]
+
+
+_BOUND = (("mail", "a"), ("mail", "b"), ("*", "b"))
+
+
+def test_leader_counts_depth_and_scale_for_each_tenant(world: World, leader: Leader) -> None:
+    leader.wait("mail", tenant="a", worker="a/w1", capacity=4, wait_ms=0)
+    world.submit(tenant="a", count=9)
+    world.clock.advance(1_000)
+    world.submit(tenant="b", count=3)
+    now = world.now
+    scales = {tenant: leader.duties.scale("mail", now, tenant) for tenant in (None, "a", "b")}
+    told = {t: (s.ready_count, s.oldest_wait_ms, s.worker_slots, s.wanted_workers) for t, s in scales.items()}
+    assert told == {None: (12, 1_000, 4, 3), "a": (9, 1_000, 4, 3), "b": (3, 0, 1, 3)}
+
+
 def test_waiters_get_only_jobs_that_they_have_a_handler_for(world: World, leader: Leader) -> None:
     old = leader.wait("mail", names=["charge"], capacity=5)
     new = leader.wait("mail", names=["charge", "refund"], capacity=5)

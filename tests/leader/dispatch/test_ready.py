@@ -13,6 +13,7 @@ from raftsched.core.records.queue import TenantWeight
 from raftsched.core.records.queue_patterns import tags_of
 from raftsched.core.state.writes import PutQueue, Write
 from raftsched.leader.dispatch.buffer import PARTS_MAX
+from raftsched.leader.dispatch.lanes import Line
 from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.leader.duties import Change
 from tests.for_each import for_each
@@ -66,9 +67,10 @@ def take(
     count: int = 1_000_000,
     region: str = "",
     names: Sequence[str] | None = None,
+    tenant: str | None = None,
 ) -> list[JobId]:
     tags = None if names is None else tags_of(names)
-    return ready.take(queues or ("mail",), region, count, world.now.cluster_ms, tags)
+    return ready.take(queues or ("mail",), Line(region, tags, tenant), count, world.now.cluster_ms)
 
 
 def know(ready: ReadyJobs, world: World, *queues: str, region: str = "") -> None:
@@ -348,7 +350,7 @@ def test_ready_neither_reads_nor_passes_over_jobs_of_regions_without_workers(wor
         world.submit(region=f"r{number}", priority=9, tenant=f"t{number}", count=10)
     plain = world.submit(priority=0)
     assert (ready.buffered_count, ready._queues["mail"].line_count) == (1, 1)
-    assert ready.fill("mail", "", None, world.now.cluster_ms) == 1
+    assert ready.fill("mail", Line("", None), world.now.cluster_ms) == 1
     assert take(ready, world) == plain
 
 
@@ -505,6 +507,44 @@ def test_ready_knows_queues_by_pattern_for_each_region(world: World, ready: Read
     assert take(ready, world, "*", region="eu") == late
 
 
+# -- tenants ----------------------------------------------------------------------------------------------------------
+
+
+def test_ready_gives_a_worker_of_a_tenant_its_jobs_alone_though_they_are_only_on_disk(
+    world: World, ready: ReadyJobs
+) -> None:
+    world.submit(tenant="a", count=3_000)
+    b, late = world.submit(tenant="b", count=2), world.submit(tenant="b", region="eu")
+    assert take(ready, world, tenant="b", count=1) == b[:1]
+    assert ready.buffered_count == 1, "the backlog of others was read"
+    assert take(ready, world, tenant="b", region="eu") == [*b[1:], *late]
+    assert take(ready, world, tenant="c") == []
+    arrived = world.submit(tenant="b")
+    assert ready.fill("mail", Line("", None, "b"), world.now.cluster_ms) == 1
+    assert take(ready, world, tenant="b") == arrived
+
+
+def test_ready_shares_jobs_of_all_tenants_as_if_there_were_no_workers_of_one(world: World, ready: ReadyJobs) -> None:
+    for tenant in "ab":
+        world.submit(tenant=tenant, count=50)
+    shares = []
+    for _ in range(10):
+        take(ready, world, tenant="a", count=3)
+        shares.append(tenants_of(world, take(ready, world, count=2)))
+    assert "".join(shares).count("a") == 10
+
+
+def test_ready_knows_queues_by_pattern_for_each_tenant(world: World, ready: ReadyJobs) -> None:
+    a, b = world.submit("a/mail", tenant="a"), world.submit("shared", tenant="b")
+    assert take(ready, world, "*", tenant="b") == b
+    assert ready.queue_count == 1, "a queue without jobs of the tenant was read"
+    assert take(ready, world, "*", tenant="c") == []
+    assert take(ready, world, "*", tenant="a") == a
+    late = world.submit("a/new", tenant="a")
+    assert take(ready, world, "*", tenant="b") == []
+    assert take(ready, world, "*", tenant="a") == late
+
+
 # -- any history ------------------------------------------------------------------------------------------------------
 
 
@@ -574,7 +614,12 @@ class _History:
         names = self.rng.choice([None, [], [*self.names], self.rng.sample(self.names, 1), ["other"]])
         expected = {tenant: self.waiting(tenant, region, names) for tenant in self.tenants}
         queue = self.rng.choice(["mail", "mail", "*", "ma*"])
-        taken = take(self.ready, self.world, queue, count=count, region=region, names=names)
+        whose = self.rng.choice([None, None, *self.tenants])
+        taken = take(self.ready, self.world, queue, count=count, region=region, names=names, tenant=whose)
+        if whose is not None:
+            assert taken == expected[whose][:count]
+            self.taken.update(taken)
+            return
         assert len(taken) == min(count, sum(map(len, expected.values())))
         shares = {tenant: self.of(tenant, taken) for tenant in self.tenants}
         for tenant, share in shares.items():

@@ -14,7 +14,7 @@ from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import lease as lease_module
 from raftsched.core.jobs import submit as submit_module
 from raftsched.core.jobs.cancel import cancel_job
-from raftsched.core.operations.codec import CancelJob, RecordOutcome
+from raftsched.core.operations.codec import CancelJob, LeaseJobs, RecordOutcome
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import Job, Status
 from raftsched.core.state.handlers import HANDLERS
@@ -112,8 +112,8 @@ def grants_before_due(patch: Any) -> None:
     patch.setattr(StateReader, "waiting", waiting)
     admits = lease_module._may_have  # noqa: SLF001  # what is patched
 
-    def may_have(view: View, job: Job, region: str, gates: Any, now_ms: TimeMs) -> bool:
-        return admits(view, job, region, gates, TimeMs(now_ms + 2_000))
+    def may_have(view: View, job: Job, operation: LeaseJobs, gates: Any, now_ms: TimeMs) -> bool:
+        return admits(view, job, operation, gates, TimeMs(now_ms + 2_000))
 
     patch.setattr(lease_module, "_may_have", may_have)
 

@@ -8,6 +8,7 @@ from typing import Any
 from raftsched.consensus.raft.leadership.quorum_reads import QuorumReads
 from raftsched.core.records.job import AttemptEnd, Job
 from raftsched.leader.dispatch.due_jobs import TimerHorizon
+from raftsched.leader.dispatch.lanes import Line
 from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.leader.leases import keeper as lease_keeper
 from raftsched.leader.leases.evidence import Evidence
@@ -65,8 +66,8 @@ def gives_jobs_whatever_the_handlers(patch: Any) -> None:
     """Workers get jobs that they said they have no handler for."""
     original = ReadyJobs.take
 
-    def take(self: ReadyJobs, queues: Any, region: str, count: int, now_ms: int, *_tags: Any) -> Any:
-        return original(self, queues, region, count, now_ms)
+    def take(self: ReadyJobs, queues: Any, line: Line, count: int, now_ms: int) -> Any:
+        return original(self, queues, line._replace(tags=None), count, now_ms)
 
     patch.setattr(ReadyJobs, "take", take)
 

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import lease as lease_module
+from raftsched.core.operations.codec import LeaseJobs
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.state.view import View
 from raftsched.leader.dispatch.buffer import Buffer
-from raftsched.leader.dispatch.lanes import Lane, ReadyQueue
+from raftsched.leader.dispatch.lanes import Lane, Line, ReadyQueue
 from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.storage.reader import StateReader
 from raftsched.storage.writer import StateFork
@@ -37,8 +38,8 @@ def gives_jobs_to_any_region(patch: Any) -> None:
     def add(self: ReadyJobs, *place: Any, tag: Any, region: str) -> None:  # noqa: ARG001
         original(self, *place, tag=tag, region="")
 
-    def may_have(view: View, job: Job, region: str, gates: Any, now_ms: TimeMs) -> bool:  # noqa: ARG001
-        return admits(view, job, job.spec.region, gates, now_ms)
+    def may_have(view: View, job: Job, operation: LeaseJobs, gates: Any, now_ms: TimeMs) -> bool:
+        return admits(view, job, replace(operation, region=job.spec.region), gates, now_ms)
 
     patch.setattr(ReadyJobs, "add", add)
     patch.setattr(lease_module, "_may_have", may_have)
@@ -47,9 +48,9 @@ def gives_jobs_to_any_region(patch: Any) -> None:
 def serves_jobs_without_region_first(patch: Any) -> None:
     """A worker gets jobs of its own region only if there are none that any worker may have."""
 
-    def first(self: Buffer, queue: ReadyQueue, region: str, tags: Any, now_ms: int) -> Lane | None:
-        own = self._front(queue, region, tags, now_ms) if region else None
-        return self._front(queue, "", tags, now_ms) or own
+    def first(self: Buffer, queue: ReadyQueue, line: Line, now_ms: int) -> Lane | None:
+        own = self._front(queue, line.region, line, now_ms) if line.region else None
+        return self._front(queue, "", line, now_ms) or own
 
     patch.setattr(Buffer, "_first", first)
     patch.setattr(ReadyQueue, "other_lane", lambda _self, _lane, _region: None)

@@ -38,7 +38,7 @@ def explain_reply(
 def marked_workers(state: StateReader, queue: str, now_ms: int) -> list[ServingWorker]:
     """Return the workers of `queue` according to their marks."""
     return [
-        ServingWorker(worker.name, worker.queues, worker.region, worker.seen_at_ms)
+        ServingWorker(worker.name, worker.queues, worker.region, worker.seen_at_ms, tenant=worker.tenant)
         for worker in state.workers()
         if worker.seen_at_ms > now_ms - _SEEN_MS and accepts(worker.queues, queue)
     ]
