@@ -19,6 +19,7 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Applied, Context, Result
 from raftsched.core.state.writes import PutFence, PutJob, RemoveJob, Write
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.storage import directory as storage
 
 Change = tuple[Job | None, Job | None]
@@ -80,16 +81,19 @@ class ReplicatedState:
 
     After each applied entry `on_records` is called with the written records other than jobs, then `on_changes` with the
     changes of jobs; each only if there are any. Raises `UnknownVersion` if the state has entries of a version that this
-    node cannot read (it reads up to `operations_read`).
+    node cannot read (it reads up to `operations_read`). Rows are encrypted by `cipher`.
     """
 
-    def __init__(self, directory: Path, *, map_bytes: int, operations_read: int = CODEC_VERSION) -> None:
+    def __init__(
+        self, directory: Path, *, map_bytes: int, operations_read: int = CODEC_VERSION, cipher: Cipher = NO_KEYS
+    ) -> None:
         self._directory = directory
         self._map_bytes = map_bytes
+        self._cipher = cipher
         self.operations_read = operations_read
         self.on_changes: OnChanges | None = None
         self.on_records: OnRecords | None = None
-        self.state = storage.open_state(directory, map_bytes=map_bytes)
+        self.state = storage.open_state(directory, map_bytes=map_bytes, cipher=cipher)
         self._require_readable()
 
     def _require_readable(self) -> None:
@@ -169,13 +173,15 @@ class ReplicatedState:
         self.state.copy_to(path)
 
     def inspect_copy(self, path: Path) -> tuple[int, int]:
-        return storage.inspect_copy(path)
+        return storage.inspect_copy(path, self._cipher)
 
     def install(self, path: Path) -> None:
         """Replace the state; references to the old `state` are invalid afterwards."""
         self.state.close()
         storage.replace_state_file(self._directory, path)
-        self.state = storage.open_state(self._directory, map_bytes=self._map_bytes, is_verified=True)
+        self.state = storage.open_state(
+            self._directory, map_bytes=self._map_bytes, is_verified=True, cipher=self._cipher
+        )
         self._require_readable()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from raftsched import limits
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
 from raftsched.storage.store.lmdb_store import (
@@ -24,15 +25,17 @@ from raftsched.storage.store.port import DamagedCopy, DamagedValue, StorageFaile
 from raftsched.storage.verification import require_sound, require_sound_copy
 
 
-def open_state(directory: Path, *, map_bytes: int = limits.MAP_BYTES, is_verified: bool = False) -> State:
+def open_state(
+    directory: Path, *, map_bytes: int = limits.MAP_BYTES, is_verified: bool = False, cipher: Cipher = NO_KEYS
+) -> State:
     """Open a node's state; it is empty if the directory is new. `map_bytes` is the address space reserved at first.
 
     Verifies the file first (`raftsched.storage.verification`), unless `is_verified`. Raises `DamagedState`,
-    `StorageFailed` if the directory can't be used, and `UnknownFormat`.
+    `StorageFailed` if the directory can't be used, `KeyMissing` if `cipher` can't decrypt it, and `UnknownFormat`.
     """
     if not is_verified:
-        require_sound(directory)
-    store = open_store(directory, map_bytes=map_bytes)
+        require_sound(directory, cipher)
+    store = open_store(directory, map_bytes=map_bytes, cipher=cipher)
     try:
         return State(store)
     except BaseException:
@@ -45,12 +48,12 @@ def holds_state(directory: Path) -> bool:
     return (directory / DATA_FILE).exists()
 
 
-def open_readonly(path: Path) -> StateReader:
+def open_readonly(path: Path, cipher: Cipher = NO_KEYS) -> StateReader:
     """Open a directory or a copy to read its last commit.
 
-    Raises `DamagedCopy` if there is no state, and `UnknownFormat`.
+    Raises `DamagedCopy` if there is no state, `KeyMissing` if `cipher` can't decrypt it, and `UnknownFormat`.
     """
-    store = open_read_only(path)
+    store = open_read_only(path, cipher)
     try:
         return StateReader(store)
     except BaseException:
@@ -58,15 +61,16 @@ def open_readonly(path: Path) -> StateReader:
         raise
 
 
-def inspect_copy(path: Path) -> tuple[int, int]:
+def inspect_copy(path: Path, cipher: Cipher = NO_KEYS) -> tuple[int, int]:
     """Return (applied index, applied term) of a copy.
 
     Raises `DamagedCopy` unless the file has its full length, a position, and every row unchanged since it was made.
-    Raises `UnknownFormat`. Blocks for 2 to 3 µs a row; many rows are read in a child process.
+    Raises `KeyMissing` if `cipher` can't decrypt it, and `UnknownFormat`. Blocks for 2 to 3 µs a row; many rows are read
+    in a child process.
     """
-    require_sound_copy(path)
+    require_sound_copy(path, cipher)
     try:
-        reader = open_readonly(path)
+        reader = open_readonly(path, cipher)
     except (StorageFailed, DamagedValue) as error:
         raise DamagedCopy(f"{path} can't be read: {error}") from error
     reader.close()

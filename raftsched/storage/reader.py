@@ -78,6 +78,10 @@ class StateReader(JobReads, Catalog, Walks):
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
+    def rows_by_key(self) -> dict[str, int]:
+        """Return the counts of encrypted rows by the id of their key; "" = rows that would be encrypted if written now."""
+        return self._store.rows_by_key()
+
     def figures(self) -> StoreFigures:
         """Return how full the state's file and its disk are."""
         return self._store.figures()

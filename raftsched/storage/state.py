@@ -18,7 +18,8 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.errors import InvariantBroken
 from raftsched.storage.job_cache import JobCache
 from raftsched.storage.reader import StateReader
-from raftsched.storage.store.port import Store
+from raftsched.storage.store.port import Place, Store
+from raftsched.storage.store.row_codec import FIRST_PLACE
 from raftsched.storage.tables.leased_counts import RunningCounts
 from raftsched.storage.tables.position import (
     Configuration,
@@ -42,6 +43,8 @@ class State(WriteBehind, StateReader):
         self._cache = JobCache(limits.CACHED_JOBS_MAX)
         store.write_behind(WRITTEN_BEHIND, self._write_behind)
         self._running = RunningCounts(self.leased_jobs())  # before the first write
+        self._has_reencrypted = False
+        """Rows were re-encrypted since the last checkpoint."""
         self.durable_index: int = self.applied_index
         """Index of the last checkpoint: up to here the state survives a power loss without the journal."""
 
@@ -71,12 +74,21 @@ class State(WriteBehind, StateReader):
         """Sync all that is applied to disk, and return its index. Blocks; after a failure the state is unusable."""
         if self._entry_is_open:
             raise InvariantBroken(f"checkpoint inside the entry after {self.applied_index}")
-        if self.applied_index != self.durable_index:
+        if self.applied_index != self.durable_index or self._has_reencrypted:
             self._counters.save(self._store)
             write_position(self._store, self._position())
             self._store.commit()
             self.durable_index = self.applied_index
+            self._has_reencrypted = False
         return self.durable_index
+
+    def reencrypt(self, place: Place = FIRST_PLACE, *, rows_max: int) -> Place | None:
+        """Encrypt rows from `place` on under the present key, if they are not; return the next place, None at the end.
+
+        It examines `rows_max` rows. The next checkpoint makes it durable.
+        """
+        self._has_reencrypted = True
+        return self._store.reencrypt(place, rows_max=rows_max)
 
     def _position(self) -> Position:
         return Position(

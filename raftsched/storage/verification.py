@@ -30,6 +30,8 @@ from typing import Final, cast
 import lmdb.verify
 
 from raftsched import limits
+from raftsched.encryption.cipher import NO_KEYS, Cipher
+from raftsched.encryption.keys import KeyMissing, read_keys
 from raftsched.errors import InvariantBroken, RaftschedError
 from raftsched.storage.store.lmdb_store import DATA_FILE, open_read_only
 from raftsched.storage.store.port import (
@@ -40,7 +42,8 @@ from raftsched.storage.store.port import (
     Table,
     all_rows,
 )
-from raftsched.storage.store.seals import SUMS_KEY, Sums, sealed
+from raftsched.storage.store.row_codec import KEYS_KEY
+from raftsched.storage.store.seals import SUMS_KEY, Sums, seal_of
 
 _NICE: Final = 19
 _FAULTS_MAX: Final = 20
@@ -65,8 +68,10 @@ class DamagedState(InvariantBroken):
         )
 
 
-def require_sound(directory: Path) -> None:
+def require_sound(directory: Path, cipher: Cipher = NO_KEYS) -> None:
     """Verify the file of a stopped node before it is opened; of a large one only its length. Raises `DamagedState`.
+
+    Raises `KeyMissing` if `cipher` can't decrypt its rows.
 
     A missing or empty file passes: a power loss at the first start can leave one. If the state had content,
     `consensus.recovery.check_start` refuses a journal that can't restore it.
@@ -76,7 +81,7 @@ def require_sound(directory: Path) -> None:
     if size == 0:
         return
     if size <= limits.VERIFIED_AT_START_BYTES or size < _expected_bytes(path):
-        for fault in faults(directory):
+        for fault in faults(directory, cipher):
             raise DamagedState(path, fault)
 
 
@@ -85,8 +90,8 @@ def is_verified_later(directory: Path) -> bool:
     return (directory / DATA_FILE).stat().st_size > limits.VERIFIED_AT_START_BYTES
 
 
-def require_sound_copy(path: Path) -> None:
-    """Verify a copy; raises `DamagedCopy`. Blocks.
+def require_sound_copy(path: Path, cipher: Cipher = NO_KEYS) -> None:
+    """Verify a copy; raises `DamagedCopy`, and `KeyMissing` if `cipher` can't decrypt it. Blocks.
 
     A large copy is read by a child, and only its rows: a compact copy has no free pages. Damage may crash the child.
     """
@@ -94,21 +99,22 @@ def require_sound_copy(path: Path) -> None:
         is_large = path.stat().st_size > limits.VERIFIED_AT_START_BYTES
     except OSError as error:
         raise DamagedCopy(f"the copy {path} can't be read: {error}") from error
-    if found := verify_elsewhere(path) if is_large else faults(path):
+    if found := verify_elsewhere(path, cipher) if is_large else faults(path, cipher):
         raise DamagedCopy(f"the copy {path.name} is damaged: {found[0]}")
 
 
-def verify_elsewhere(path: Path) -> list[str]:
+def verify_elsewhere(path: Path, cipher: Cipher = NO_KEYS) -> list[str]:
     """Return the faults that a child of low priority finds in a directory (also one in use) or a copy. Blocks."""
     ended = subprocess.run(  # noqa: S603  # this very module
-        child_command(path), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        child_command(path, cipher), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     return child_verdict(ended.returncode, ended.stdout, ended.stderr)
 
 
-def child_command(path: Path) -> list[str]:
-    """Return the child's command, for callers that can't block."""
-    return [sys.executable, "-m", __name__, str(path)]
+def child_command(path: Path, cipher: Cipher = NO_KEYS) -> list[str]:
+    """Return the child's command, for callers that can't block. The child reads the keys of `cipher` from their file."""
+    keys_file = [] if cipher.source is None else [str(cipher.source)]
+    return [sys.executable, "-m", __name__, str(path), *keys_file]
 
 
 def child_verdict(code: int, output: str, errors: str) -> list[str]:
@@ -121,9 +127,12 @@ def child_verdict(code: int, output: str, errors: str) -> list[str]:
     return [f"reading it ended a process with {what}: {errors.strip()[-200:]}"]
 
 
-def faults(path: Path) -> list[str]:
-    """Return the faults of a directory's or a copy's file, as sentences. Rows are read only if all pages are valid."""
-    return page_faults(path) or list(row_faults(path))
+def faults(path: Path, cipher: Cipher = NO_KEYS) -> list[str]:
+    """Return the faults of a directory's or a copy's file, as sentences. Rows are read only if all pages are valid.
+
+    Raises `KeyMissing` if `cipher` can't decrypt the rows.
+    """
+    return page_faults(path) or list(row_faults(path, cipher))
 
 
 def page_faults(path: Path) -> list[str]:
@@ -138,10 +147,12 @@ def page_faults(path: Path) -> list[str]:
         return [f"its pages can't be walked: {type(error).__name__}: {error}"]
 
 
-def row_faults(path: Path) -> Iterator[str]:
-    """Read every row; yield the first fault of each table."""
+def row_faults(path: Path, cipher: Cipher = NO_KEYS) -> Iterator[str]:
+    """Read every row; yield the first fault of each table. Raises `KeyMissing`."""
     try:
-        store = open_read_only(path)
+        store = open_read_only(path, cipher)
+    except KeyMissing:
+        raise
     except RaftschedError as error:
         yield str(error)
         return
@@ -168,8 +179,8 @@ def faults_of_rows(store: Store) -> Iterator[str]:
             if store.get(table, key) != value:
                 yield f"table {table.name.lower()}: the row {key.hex()} is not found by its key"
                 return
-            if key != SUMS_KEY or table is not Table.META:
-                found.move(table, None, sealed(table, key, value))
+            if key not in (SUMS_KEY, KEYS_KEY) or table is not Table.META:
+                found.move(table, None, seal_of(table, key, value))
         if found.of(table) != store.sums.of(table):
             yield f"table {table.name.lower()}: rows are missing, or of an older time: their seals don't add up to the sum"
 
@@ -211,21 +222,26 @@ def _flag_faults(path: Path) -> Iterator[str]:
         yield f"its meta page has other flags than were written: {meta}"
 
 
-def main(path: str) -> int:
+def main(path: str, keys_file: str = "") -> int:
     """Verify in a separate process; the exit code is 0, or `_FOUND` with one fault per line."""
     os.nice(_NICE)
     directory = Path(path)
-    found = _faults_beside_a_node(directory) if directory.is_dir() else list(row_faults(directory))
+    cipher = Cipher(read_keys(Path(keys_file))) if keys_file else NO_KEYS
+    try:
+        is_in_use = directory.is_dir()
+        found = _faults_beside_a_node(directory, cipher) if is_in_use else list(row_faults(directory, cipher))
+    except KeyMissing as error:
+        found = [str(error)]
     sys.stdout.write("".join(f"{fault}\n" for fault in found))
     return _FOUND if found else 0
 
 
-def _faults_beside_a_node(directory: Path) -> list[str]:
+def _faults_beside_a_node(directory: Path, cipher: Cipher) -> list[str]:
     """As `faults`, of a directory in use: a reader slot keeps the pages of the commit at hand from being used again.
 
     A meta page that is being written may be read torn, so what is found is looked at twice.
     """
-    store = open_read_only(directory)
+    store = open_read_only(directory, cipher)
     try:
         store.get(Table.META, SUMS_KEY)
         if found := page_faults(directory) and page_faults(directory):
@@ -240,4 +256,4 @@ def _faults_beside_a_node(directory: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

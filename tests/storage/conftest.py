@@ -10,6 +10,8 @@ from typing import Protocol
 
 import pytest
 
+from raftsched.encryption.cipher import NO_KEYS, Cipher
+from raftsched.encryption.keys import Key
 from raftsched.storage.state import State
 from raftsched.storage.store.lmdb_store import LmdbStore, open_read_only, open_store
 from raftsched.storage.store.memory_store import MemoryStore
@@ -29,13 +31,17 @@ class Home(Protocol):
         """Change what is stored under `key`, seal included, behind the store's back."""
 
 
+KEYS = (Key("k2", b"2" * 32), Key("k1", b"1" * 32))
+
+
 class LmdbHome:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cipher: Cipher = NO_KEYS) -> None:
         self.directory = directory
+        self.cipher = cipher
         self.store: LmdbStore | None = None
 
     def open(self) -> Store:
-        self.store = open_store(self.directory)
+        self.store = open_store(self.directory, cipher=self.cipher)
         return self.store
 
     def crash(self) -> Store:
@@ -55,7 +61,7 @@ class LmdbHome:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     def load(self, path: Path) -> Store:
-        return open_read_only(path)
+        return open_read_only(path, self.cipher)
 
     def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
         assert self.store is not None
@@ -66,8 +72,9 @@ class LmdbHome:
 
 
 class MemoryHome:
-    def __init__(self) -> None:
-        self.store = MemoryStore()
+    def __init__(self, cipher: Cipher = NO_KEYS) -> None:
+        self.cipher = cipher
+        self.store = MemoryStore(cipher)
 
     def open(self) -> Store:
         return self.store
@@ -82,7 +89,7 @@ class MemoryHome:
         yield
 
     def load(self, path: Path) -> Store:
-        return MemoryStore.load(path)
+        return MemoryStore.load(path, self.cipher)
 
     def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
         rows = self.store._tables[table]  # what no caller of the store can do
@@ -90,11 +97,12 @@ class MemoryHome:
 
 
 MakeHome = Callable[[Path], Home]
-KINDS = ["lmdb", "memory"]
+KINDS = ["lmdb", "memory", "encrypted lmdb", "encrypted memory"]
 
 
 def make_home(kind: str, directory: Path) -> Home:
-    return LmdbHome(directory) if kind == "lmdb" else MemoryHome()
+    cipher = Cipher(KEYS) if kind.startswith("encrypted") else NO_KEYS
+    return LmdbHome(directory, cipher) if kind.endswith("lmdb") else MemoryHome(cipher)
 
 
 @pytest.fixture(params=KINDS)

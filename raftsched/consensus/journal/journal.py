@@ -38,6 +38,7 @@ from raftsched.consensus.journal.replay import recover, state_record
 from raftsched.consensus.journal.segment_files import SegmentWriter, read_entries
 from raftsched.consensus.journal.segments import ENTRY, RESET, TRUNCATE, Record, segment_name
 from raftsched.disk import DiskFailed
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import InvariantBroken
 from raftsched.ports import Disk
 
@@ -50,9 +51,9 @@ BASE_COMMAND = b"\x01"
 class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
     """The log, term and vote of one node, on `disk`, which must belong to this process alone.
 
-    Raises JournalCorrupt, JournalLost or JournalTooNew at start, with nothing changed, and DiskFailed from every method
-    once the disk has failed. An entry is (command, index, term); indexes are consecutive. `register` is stored apart
-    from the disk's files: it distinguishes a lost journal from a new one.
+    Raises JournalCorrupt, JournalLost, JournalTooNew or KeyMissing at start, with nothing changed, and DiskFailed from
+    every method once the disk has failed. An entry is (command, index, term); indexes are consecutive. `register` is
+    stored apart from the disk's files: it distinguishes a lost journal from a new one. `cipher` encrypts commands.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         segment_bytes: int = limits.JOURNAL_SEGMENT_BYTES,
         cache_bytes: int = limits.JOURNAL_CACHE_BYTES_MAX,
         register: SegmentRegister | None = None,
+        cipher: Cipher = NO_KEYS,
     ) -> None:
         self._disk = disk
+        self._cipher = cipher
         self._segment_bytes = segment_bytes
         self._failure: DiskFailed | None = None
         self._pending: list[Record] = []  # added and not written
@@ -74,8 +77,8 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         register = VolatileRegister() if register is None else register
         with self._failing_for_good("start"):
             require_newest(disk, register.newest)
-            recovered = recover(disk, cache_bytes=cache_bytes)
-            self._writer = SegmentWriter(disk, recovered, register)
+            recovered = recover(disk, cache_bytes=cache_bytes, cipher=cipher)
+            self._writer = SegmentWriter(disk, recovered, register, cipher)
             for name in recovered.leftovers:
                 disk.remove(name)
         self._table = recovered.table
@@ -83,6 +86,8 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._place(recovered.unproven, self._writer.initial_offsets)
         self._written_state = self._state()
         self._oldest_segment = recovered.oldest
+        self._own_segment = self._writer.number
+        """The first segment that this object has written."""
         self._sweep_due = True
         log.info(
             "journal_opened",
@@ -150,7 +155,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         """Append an entry. Raises InvariantBroken, and changes nothing, if it isn't the next one."""
         self._require_usable()
         command = bytes(command)
-        self._table.append((command, index, term))
+        self._table.append((command, index, term), len(command) + self._cipher.overhead)
         self._pending.append((ENTRY, index, term, command))
 
     def clear(self) -> None:
@@ -191,12 +196,34 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         """Replace the log by one no-op entry, the base after an installed snapshot; a crash leaves this or the old
         log.
         """
+        self._replace_by((BASE_COMMAND, index, term))
+
+    def _replace_by(self, entry: Entry) -> None:
+        """Replace the log by one entry; a crash leaves this or the old log."""
         self._require_usable()
-        self._pending.append((RESET, index, term, BASE_COMMAND))
+        command, index, term = entry
+        self._pending.append((RESET, index, term, command))
         self._table.clear()
-        self._table.append((BASE_COMMAND, index, term))
+        self._table.append(entry, len(command) + self._cipher.overhead)
         self._oldest_entry = None
         self._sweep_due = True
+
+    @property
+    def has_older_files(self) -> bool:
+        """Return whether there are files that an earlier process has written, perhaps under another key."""
+        return self._oldest_segment < self._own_segment
+
+    def drop_older_files(self, durable_index: int) -> None:
+        """Drop entries, so that the files of earlier processes are removed, as far as that is possible.
+
+        The state machine must hold the effects of the entries up to `durable_index` durably. The log then begins there.
+        If its last entry is in an older file, that entry is written again. Call it until there are no older files.
+        """
+        if not self.has_older_files or not self._table.first <= durable_index <= self._table.last:
+            return
+        self.compact_to(durable_index)
+        if durable_index == self._table.last and 0 < self._table.segment(0) < self._own_segment:
+            self._replace_by(self._first_entry())
 
     def setCurrentTerm(self, term: int, voted: str | None) -> None:  # noqa: N802  # pysyncobj's name
         """Store the term, and this node's vote in it."""
@@ -308,7 +335,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         if start >= recent_position:
             return self._table.recent[start - recent_position : max(0, stop - recent_position)]
         with self._failing_for_good("read"):
-            older = read_entries(self._disk, self._table, start, min(stop, recent_position))
+            older = read_entries(self._disk, self._table, start, min(stop, recent_position), self._cipher)
         return older + self._table.recent[: max(0, stop - recent_position)]
 
     def _first_entry(self) -> Entry:

@@ -20,7 +20,7 @@ Entry = tuple[bytes, int, int]
 class LogTable:
     """Entries `first` to `last`; positions count from 0 at `first`.
 
-    `cache_bytes` limits the recent entries by the bytes of their records on disk (RECORD_BYTES + the command); Python
+    `cache_bytes` limits the recent entries by the bytes of their records on disk (RECORD_BYTES + the stored command); Python
     adds some 150 bytes to each. The last entry is always kept.
     """
 
@@ -50,8 +50,10 @@ class LogTable:
         """Return the position of the oldest entry in memory."""
         return len(self._terms) - len(self.recent)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Entry, body_bytes: int) -> None:
         """Add the entry after the last, or any entry to an empty log; its place is not known yet.
+
+        `body_bytes` is the length of the command as it is stored.
 
         Raises InvariantBroken, and changes nothing, for another index.
         """
@@ -63,7 +65,7 @@ class LogTable:
             raise InvariantBroken(f"entry {index} can't follow entry {self.last} in the log")
         terms.append(entry[2])
         ends = self._ends
-        ends.append((ends[-1] if ends else self._before) + RECORD_BYTES + len(entry[0]))
+        ends.append((ends[-1] if ends else self._before) + RECORD_BYTES + body_bytes)
         self._segments.append(0)
         self._offsets.append(0)
         self.recent.append(entry)

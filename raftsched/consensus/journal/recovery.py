@@ -24,6 +24,7 @@ from raftsched.consensus.journal.register import REPAIR_ADVICE, SegmentId, requi
 from raftsched.consensus.journal.replay import JournalSummary, recover, summary_of
 from raftsched.consensus.machine import StateMachine
 from raftsched.disk import sync_directory
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import InvariantBroken
 from raftsched.ports import Disk
 
@@ -143,15 +144,20 @@ def align(log: RecoverableLog, machine: StateMachine, marker: InstallMarker) -> 
 
 
 def check_start(
-    disk: Disk, *, newest: SegmentId | None, applied: tuple[int, int], installing: tuple[int, int] | None
+    disk: Disk,
+    *,
+    newest: SegmentId | None,
+    applied: tuple[int, int],
+    installing: tuple[int, int] | None,
+    cipher: Cipher = NO_KEYS,
 ) -> JournalSummary:
     """Check the journal on `disk` as a start does, read only, and return a summary of it.
 
     `newest` is the segment named by node.json, `applied` the (index, term) of the state, and `installing` the result of
-    `InstallMarker.read`. Raises as the start: `JournalLost`, `JournalCorrupt`, `JournalTooNew`, `StateLost`, OSError.
+    `InstallMarker.read`. Raises as the start: `JournalLost`, `StateLost`, and as `recover`.
     """
     require_newest(disk, newest)
-    recovered = recover(disk, cache_bytes=0)
+    recovered = recover(disk, cache_bytes=0, cipher=cipher)
     log = _Replayed(recovered.table)
     if installing != applied or _holds(log, *applied):
         _check(log, *applied)

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from raftsched.consensus.journal.log_table import LogTable
+from raftsched.consensus.journal.record_cipher import decrypted_record
 from raftsched.consensus.journal.segments import (
     HEADER_BYTES,
     MARK,
@@ -45,6 +46,7 @@ from raftsched.consensus.journal.segments import (
     segment_name,
     segment_number,
 )
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.ports import Disk
 
 
@@ -80,12 +82,12 @@ class Recovered:
     torn_bytes: int
 
 
-def verify(disk: Disk) -> JournalSummary:
+def verify(disk: Disk, cipher: Cipher = NO_KEYS) -> JournalSummary:
     """Check every record of a stopped node's journal and change nothing.
 
-    Raises JournalCorrupt if the journal would not start. One segment is in memory at a time.
+    Raises as `recover` if the journal would not start. One segment is in memory at a time.
     """
-    return summary_of(disk, recover(disk, cache_bytes=0))
+    return summary_of(disk, recover(disk, cache_bytes=0, cipher=cipher))
 
 
 def summary_of(disk: Disk, recovered: Recovered) -> JournalSummary:
@@ -102,10 +104,13 @@ def summary_of(disk: Disk, recovered: Recovered) -> JournalSummary:
     )
 
 
-def recover(disk: Disk, *, cache_bytes: int) -> Recovered:
-    """Replay the journal; read only. Raises JournalCorrupt, JournalTooNew, or OSError as the disk does."""
+def recover(disk: Disk, *, cache_bytes: int, cipher: Cipher = NO_KEYS) -> Recovered:
+    """Replay the journal; read only.
+
+    Raises JournalCorrupt, JournalTooNew, KeyMissing, or OSError as the disk does.
+    """
     numbers, leftovers = _segments(disk.names())
-    replay = _Replay(disk, cache_bytes)
+    replay = _Replay(disk, cache_bytes, cipher)
     if not numbers:
         return replay.result(number=1, previous=Link(0, 0), oldest=1, leftovers=[])
     headers = _headers(disk, numbers)
@@ -151,8 +156,9 @@ def _headers(disk: Disk, numbers: list[int]) -> list[Header]:
 class _Replay:
     """The log of the replayed records, and the newest place in it up to which all are proven to be on disk."""
 
-    def __init__(self, disk: Disk, cache_bytes: int) -> None:
+    def __init__(self, disk: Disk, cache_bytes: int, cipher: Cipher) -> None:
         self._disk = disk
+        self._cipher = cipher
         self._table = LogTable(cache_bytes)
         self._term = 0
         self._voted: str | None = None
@@ -225,7 +231,8 @@ class _Replay:
         self._records_since = []
         self._table.evict()
 
-    def _apply(self, record: Record, segment: int, offset: int) -> None:
+    def _apply(self, stored: Record, segment: int, offset: int) -> None:
+        record = decrypted_record(stored, self._cipher, segment=segment, offset=offset)
         kind, first, second, body = record
         self._records_since.append(record)
         if kind == STATE:
@@ -240,7 +247,7 @@ class _Replay:
             elif len(self._table) and first != self._table.last + 1:
                 raise JournalCorrupt(segment_name(segment), offset, f"entry {first} follows {self._table.last}")
             self._begin = self._begin or first
-            self._table.append((body, first, second))
+            self._table.append((body, first, second), len(stored[3]))
             self._table.place(first, segment, offset)
 
     def _apply_state(self, record: Record, segment: int, offset: int) -> None:

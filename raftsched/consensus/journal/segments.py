@@ -12,6 +12,8 @@ A segment is a file `<number>.segment`, numbered without gaps, to which records 
     STATE     term, first      vote       the current term, the vote in it, and the index at which the log begins
     MARK      -, magic         -          every byte before this record is synced
 
+ENTRY and RESET also exist with an encrypted command, as kinds of their own (`record_cipher`).
+
 Records of one group commit are written by one `write` and follow one MARK, except that a segment may begin without one.
 The segment of a start ends with a MARK: it is synced as a whole before it gets its name. A checksum covers all of its
 record and the record's place (segment number and offset). So a record that the disk returned stale, copied or misplaced
@@ -42,7 +44,9 @@ RESET: Final = 2
 TRUNCATE: Final = 3
 STATE: Final = 4
 MARK: Final = 5
-_KINDS: Final = frozenset({ENTRY, RESET, TRUNCATE, STATE, MARK})
+ENCRYPTED: Final = 0x10
+"""Added to the kind of a record whose body is encrypted."""
+_KINDS: Final = frozenset({ENTRY, RESET, TRUNCATE, STATE, MARK, ENTRY | ENCRYPTED, RESET | ENCRYPTED})
 
 _MAGIC: Final = b"raftlog\n"
 _MARK_MAGIC: Final = 0x8F1DA52EC6B3790D

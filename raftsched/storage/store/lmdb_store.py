@@ -34,13 +34,14 @@ import lmdb
 from lmdb import _Database as Database
 
 from raftsched import limits
-from raftsched.errors import InvariantBroken
+from raftsched.encryption.cipher import NO_KEYS, Cipher
+from raftsched.errors import InvariantBroken, RaftschedError
 from raftsched.storage.store.pending import PendingRows
 from raftsched.storage.store.port import (
     REPLACE_THIS_NODE,
     CopyFailed,
     DamagedCopy,
-    DamagedValue,
+    Place,
     Row,
     StorageFailed,
     StoreFigures,
@@ -48,7 +49,8 @@ from raftsched.storage.store.port import (
     check_key,
 )
 from raftsched.storage.store.resident import let_go, mapped_bytes
-from raftsched.storage.store.seals import SEAL_AT, SUMS_KEY, Sums, opened, opened_rows, read_seal, sealed
+from raftsched.storage.store.row_codec import ENCRYPTED_TABLES, KEYS_KEY, RowCodec, place_after
+from raftsched.storage.store.seals import SEAL_AT, SUMS_KEY, Sums, read_seal
 
 DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
@@ -72,12 +74,16 @@ _ROTTEN: tuple[type[lmdb.Error], ...] = (lmdb.CorruptedError, lmdb.PageNotFoundE
 
 
 def open_store(
-    directory: Path, *, map_bytes: int = limits.MAP_BYTES, headroom_bytes: int = limits.MAP_HEADROOM_BYTES
+    directory: Path,
+    *,
+    map_bytes: int = limits.MAP_BYTES,
+    headroom_bytes: int = limits.MAP_HEADROOM_BYTES,
+    cipher: Cipher = NO_KEYS,
 ) -> LmdbStore:
     """Open the store in `directory`, and make the directory if it is missing.
 
     `map_bytes` is the address space reserved at first; it grows so that `headroom_bytes` stay free for a transaction.
-    Raises `StorageFailed` if the directory can't be used.
+    Rows are encrypted by `cipher`. Raises `StorageFailed` if the directory can't be used, and `KeyMissing`.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +96,7 @@ def open_store(
             readahead=False,
             lib_version=_FORMAT_V1,
         )
-        store = LmdbStore(directory, env, _open_tables(env), headroom_bytes=headroom_bytes)
+        store = _over(env, directory, _open_tables(env), headroom_bytes=headroom_bytes, cipher=cipher)
         if is_new:
             sync_directory(directory)
             sync_directory(directory.parent)
@@ -100,11 +106,11 @@ def open_store(
     return store
 
 
-def open_read_only(path: Path) -> LmdbStore:
+def open_read_only(path: Path, cipher: Cipher = NO_KEYS) -> LmdbStore:
     """Open a data directory, or the file of a copy, to read the commit that is the last at the first read.
 
     A directory may be in use by a node; its old pages are kept until `close`. Raises `DamagedCopy` if the file is missing
-    or incomplete.
+    or incomplete, and `KeyMissing` if `cipher` can't decrypt it.
     """
     is_directory = path.is_dir()
     try:
@@ -121,11 +127,21 @@ def open_read_only(path: Path) -> LmdbStore:
         raise DamagedCopy(f"{path} holds no state: {error}") from error
     try:
         _check_length(env, path / DATA_FILE if is_directory else path)
-        return LmdbStore(path, env, _open_tables(env, create=False), read_only=True)
+        return LmdbStore(path, env, _open_tables(env, create=False), read_only=True, cipher=cipher)
     except (lmdb.Error, StorageFailed) as error:
         env.close()
         raise DamagedCopy(f"{path} holds no state: {error}") from error
-    except (DamagedCopy, DamagedValue):
+    except RaftschedError:
+        env.close()
+        raise
+
+
+def _over(
+    env: lmdb.Environment, directory: Path, tables: list[Database], *, headroom_bytes: int, cipher: Cipher
+) -> LmdbStore:
+    try:
+        return LmdbStore(directory, env, tables, headroom_bytes=headroom_bytes, cipher=cipher)
+    except RaftschedError:
         env.close()
         raise
 
@@ -141,6 +157,7 @@ class LmdbStore:
         *,
         headroom_bytes: int = 0,
         read_only: bool = False,
+        cipher: Cipher = NO_KEYS,
     ) -> None:
         self._path = path
         self._env = env
@@ -157,6 +174,8 @@ class LmdbStore:
         self._write_late: Callable[[], None] = lambda: None
         self._sums = Sums()
         self._of_tables = self._sums.of_tables
+        self._codec = RowCodec(NO_KEYS, None)
+        self._codec = RowCodec(cipher, self.get(Table.META, KEYS_KEY))
         self._sums.load(self.get(Table.META, SUMS_KEY))
         self._drop_transaction()
         self._keep_headroom()
@@ -183,7 +202,7 @@ class LmdbStore:
             stored = txn.get(key, None, self._tables[table])
         except lmdb.Error as error:
             raise self._fail("get", key, error) from error
-        return None if stored is None else opened(table, key, stored)
+        return None if stored is None else self._codec.decode(table, key, stored)
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         if self._txn is None or self._read_only:
@@ -215,7 +234,11 @@ class LmdbStore:
         except lmdb.Error as error:
             raise self._fail("delete", key, error) from error
         if old is not None:
-            self._of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2  # `Sums.move`, written out
+            if self._codec.any_encrypted:
+                self._sums.move(table, self._codec.seal_in(table, key, old), None)
+                self._codec.move(table, key, old, None)
+            else:
+                self._of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2  # `Sums.move`, written out
             if pending.changed:
                 pending.changed.pop(key, None)
             return True
@@ -239,7 +262,8 @@ class LmdbStore:
                 rows = read(cursor, start, stop, limit) if limit > 0 else []
         except lmdb.Error as error:
             raise self._fail("scan", start, error) from error
-        return opened_rows(table, rows)
+        decode = self._codec.decode
+        return [(key, decode(table, key, stored)) for key, stored in rows]
 
     def commit(self) -> None:
         self._check_use()
@@ -249,13 +273,40 @@ class LmdbStore:
         txn, self._txn = self._txn, None
         try:
             if txn is not None:
-                row = sealed(Table.META, SUMS_KEY, self._sums.encoded())
-                txn.put(SUMS_KEY, row, db=self._tables[Table.META])
+                self._put_own(txn, SUMS_KEY, self._sums.encoded())
+                if self._codec.any_encrypted:
+                    self._put_own(txn, KEYS_KEY, self._codec.encoded_keys())
                 txn.commit()
             self._keep_headroom()
         except lmdb.Error as error:
             raise self._fail("commit", b"", error) from error
         self._let_go_if_large()
+
+    def _put_own(self, txn: lmdb.Transaction[bytes], key: bytes, value: bytes) -> None:
+        txn.put(key, self._codec.encode(Table.META, key, value), db=self._tables[Table.META])
+
+    def rows_by_key(self) -> dict[str, int]:
+        self._write_all_pending()
+        txn = self._txn or self._begin()
+        of_keys = {key_id: count for key_id, count in sorted(self._codec.counts.items()) if count}
+        row_count = sum(int(txn.stat(self._tables[table])["entries"]) for table in ENCRYPTED_TABLES)
+        own_count = sum(txn.get(key, None, self._tables[Table.META]) is not None for key in (SUMS_KEY, KEYS_KEY))
+        return of_keys | {"": row_count - own_count - sum(of_keys.values())}
+
+    def reencrypt(self, place: Place, *, rows_max: int) -> Place | None:
+        txn = self._begin_to_write()
+        table, start = place
+        try:
+            with txn.cursor(self._tables[table]) as cursor:
+                rows = _forward(cursor, start, None, rows_max)
+            for key, stored in rows:
+                if self._codec.is_outdated(table, key, stored):
+                    new = self._codec.encode(table, key, self._codec.decode(table, key, stored))
+                    txn.put(key, new, db=self._tables[table])
+                    self._codec.move(table, key, stored, new)
+        except lmdb.Error as error:
+            raise self._fail("put", b"", error) from error
+        return place_after(table, rows, rows_max)
 
     def _write_all_pending(self) -> None:
         self._write_late()
@@ -270,7 +321,7 @@ class LmdbStore:
         if not (pending.new or pending.changed):
             return
         try:
-            pending.write_to(table, txn, self._tables[table], self._sums)
+            pending.write_to(table, txn, self._tables[table], self._sums, self._codec)
         except lmdb.Error as error:
             raise self._fail("put", b"", error) from error
 
@@ -311,10 +362,10 @@ class LmdbStore:
             self._txn.abort()
             self._txn = None
 
-    def _begin_to_write(self) -> None:
+    def _begin_to_write(self) -> lmdb.Transaction[bytes]:
         if self._read_only:
             raise InvariantBroken(f"{self._path} is open for reading only")
-        self._begin()
+        return self._txn or self._begin()
 
     def _begin(self) -> lmdb.Transaction[bytes]:
         self._check_use()

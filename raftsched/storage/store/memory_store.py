@@ -17,17 +17,20 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from raftsched import limits
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import (
     CopyFailed,
     DamagedCopy,
+    Place,
     Row,
     StorageFailed,
     StoreFigures,
     Table,
     check_key,
 )
-from raftsched.storage.store.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
+from raftsched.storage.store.row_codec import ENCRYPTED_TABLES, KEYS_KEY, RowCodec, place_after
+from raftsched.storage.store.seals import SUMS_KEY, Sums
 
 _MAGIC = b"raftsched memory store 1\n"
 _CRC_BYTES = 4
@@ -40,7 +43,9 @@ _encode_image = msgspec.msgpack.Encoder().encode
 class MemoryStore:
     """Implement `raftsched.storage.store.port.Store` with sorted dictionaries."""
 
-    def __init__(self) -> None:
+    def __init__(self, cipher: Cipher = NO_KEYS) -> None:
+        self._cipher = cipher
+        self._codec = RowCodec(cipher, None)
         self._tables: list[SortedDict[bytes, bytes]] = [SortedDict() for _ in Table]
         self._undo: dict[tuple[Table, bytes], bytes | None] = {}
         self._refusal = ""
@@ -53,9 +58,9 @@ class MemoryStore:
         """The free space that `figures` reports; tests set it to simulate a full disk."""
 
     @classmethod
-    def load(cls, path: Path) -> MemoryStore:
+    def load(cls, path: Path, cipher: Cipher = NO_KEYS) -> MemoryStore:
         """Make a store from a copy; raises `DamagedCopy` if the file is not one."""
-        store = cls()
+        store = cls(cipher)
         for name, rows in _read_image(path).items():
             store._tables[Table[name]].update(rows)
         store._load_sums()
@@ -72,13 +77,13 @@ class MemoryStore:
     def get(self, table: Table, key: bytes) -> bytes | None:
         self._refuse_if_failed()
         stored: bytes | None = self._tables[table].get(key)
-        return None if stored is None else opened(table, key, stored)
+        return None if stored is None else self._codec.decode(table, key, stored)
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         self._refuse_if_failed()
         check_key(key, bytes_max=limits.KEY_BYTES_MAX)
-        stored = sealed(table, key, value)
-        self._sums.move(table, self._replace(table, key, stored), stored)
+        stored = self._codec.encode(table, key, value)
+        self._count(table, key, self._replace(table, key, stored), stored)
 
     def insert(self, table: Table, key: bytes, value: bytes) -> None:
         if key in self._tables[table]:
@@ -89,12 +94,17 @@ class MemoryStore:
         self._refuse_if_failed()
         if key not in self._tables[table]:
             return False
-        self._sums.move(table, self._replace(table, key, None), None)
+        self._count(table, key, self._replace(table, key, None), None)
         return True
 
     def remove(self, table: Table, key: bytes) -> None:
         if not self.delete(table, key):
             raise InvariantBroken(f"table {table.name.lower()} has no row {key.hex()} to remove")
+
+    def _count(self, table: Table, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        seals = (None if stored is None else self._codec.seal_in(table, key, stored) for stored in (old, new))
+        self._sums.move(table, *seals)
+        self._codec.move(table, key, old, new)
 
     def _replace(self, table: Table, key: bytes, stored: bytes | None) -> bytes | None:
         """Store a row, or remove it if `stored` is None; return the old one."""
@@ -116,7 +126,8 @@ class MemoryStore:
         if stop is not None and stop <= start:
             return []
         keys = rows.irange(start, stop, inclusive=(True, False), reverse=reverse)
-        return opened_rows(table, [(key, rows[key]) for key in islice(keys, max(limit, 0))])
+        decode = self._codec.decode
+        return [(key, decode(table, key, rows[key])) for key in islice(keys, max(limit, 0))]
 
     def commit(self) -> None:
         self._refuse_if_failed()
@@ -125,9 +136,33 @@ class MemoryStore:
             raise StorageFailed(self._refusal)
         self._write_late()
         if self._undo:
-            self._replace(Table.META, SUMS_KEY, sealed(Table.META, SUMS_KEY, self._sums.encoded()))
+            self._put_own(SUMS_KEY, self._sums.encoded())
+            if self._codec.any_encrypted:
+                self._put_own(KEYS_KEY, self._codec.encoded_keys())
         with self._lock:
             self._undo.clear()
+
+    def _put_own(self, key: bytes, value: bytes) -> None:
+        self._replace(Table.META, key, self._codec.encode(Table.META, key, value))
+
+    def rows_by_key(self) -> dict[str, int]:
+        self._write_late()
+        of_keys = {key_id: count for key_id, count in sorted(self._codec.counts.items()) if count}
+        row_count = sum(len(self._tables[table]) for table in ENCRYPTED_TABLES)
+        own_count = sum(key in self._tables[Table.META] for key in (SUMS_KEY, KEYS_KEY))
+        return of_keys | {"": row_count - own_count - sum(of_keys.values())}
+
+    def reencrypt(self, place: Place, *, rows_max: int) -> Place | None:
+        self._refuse_if_failed()
+        table, start = place
+        rows = list(islice(self._tables[table].irange(start), rows_max))
+        found = [(key, self._tables[table][key]) for key in rows]
+        for key, stored in found:
+            if self._codec.is_outdated(table, key, stored):
+                new = self._codec.encode(table, key, self._codec.decode(table, key, stored))
+                self._replace(table, key, new)
+                self._codec.move(table, key, stored, new)
+        return place_after(table, found, rows_max)
 
     def copy_to(self, path: Path) -> None:
         self._refuse_if_failed()
@@ -173,8 +208,13 @@ class MemoryStore:
             raise StorageFailed(self._refusal)
 
     def _load_sums(self) -> None:
-        stored = self._tables[Table.META].get(SUMS_KEY)
-        self._sums.load(None if stored is None else opened(Table.META, SUMS_KEY, stored))
+        self._codec = RowCodec(NO_KEYS, None)
+        self._codec = RowCodec(self._cipher, self._own(KEYS_KEY))
+        self._sums.load(self._own(SUMS_KEY))
+
+    def _own(self, key: bytes) -> bytes | None:
+        stored: bytes | None = self._tables[Table.META].get(key)
+        return None if stored is None else self._codec.decode(Table.META, key, stored)
 
     def _committed_image(self) -> _Image:
         undone = [dict(rows) for rows in self._tables]

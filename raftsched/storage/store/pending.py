@@ -8,13 +8,15 @@ LMDB's cursor stays on the page.
 
 from __future__ import annotations
 
+from functools import partial
 from zlib import crc32
 
 import lmdb
 from lmdb import _Database as Database
 
 from raftsched.storage.store.port import Row, Table
-from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_seal
+from raftsched.storage.store.row_codec import PLAIN_TABLES, RowCodec
+from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_seal, seal_of
 
 
 class PendingRows:
@@ -28,19 +30,27 @@ class PendingRows:
         self.changed: dict[bytes, bytes] = {}
         """Rows that it may have, with another value."""
 
-    def write_to(self, table: Table, txn: lmdb.Transaction[bytes], database: Database, sums: Sums) -> None:
-        """Write all rows to LMDB, each with its seal. Raises `lmdb.Error`, also if an inserted row exists already."""
+    def write_to(
+        self, table: Table, txn: lmdb.Transaction[bytes], database: Database, sums: Sums, codec: RowCodec
+    ) -> None:
+        """Write all rows to LMDB, as `codec` stores them. Raises `lmdb.Error`, also if an inserted row exists already."""
+        may_be_encrypted = codec.any_encrypted and table not in PLAIN_TABLES
+        encoded = partial(_encoded, codec=codec) if may_be_encrypted else _sealed
         with txn.cursor(database) as cursor:
             if self.new:
-                rows = _sealed(table, self.new, sums)
+                rows = encoded(table, self.new, sums)
                 _, added = cursor.putmulti(rows, overwrite=False)
                 if added != len(rows):
                     raise lmdb.KeyExistsError(f"table {table.name.lower()}: a row that was inserted was there already")
                 self.new.clear()
             if self.changed:
-                for _, old in cursor.getmulti(sorted(self.changed)):
-                    sums.of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2
-                cursor.putmulti(_sealed(table, self.changed, sums))
+                for key, old in cursor.getmulti(sorted(self.changed)):
+                    if may_be_encrypted:
+                        sums.move(table, codec.seal_in(table, key, old), None)
+                        codec.move(table, key, old, None)
+                    else:
+                        sums.of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2
+                cursor.putmulti(encoded(table, self.changed, sums))
                 self.changed.clear()
 
 
@@ -51,8 +61,19 @@ def _sealed(table: Table, rows: dict[bytes, bytes], sums: Sums) -> list[Row]:
     found: list[Row] = []
     for key in sorted(rows):
         value = rows[key]
-        seal = crc32(value, crc32(key, seed | len(key)))  # `sealed`, inlined: the call is half of its cost
+        seal = crc32(value, crc32(key, seed | len(key)))  # `seal_of`, inlined: the call is half of its cost
         total += seal * seal
         found.append((key, value + pack_seal(seal)))
     sums.of_tables[table] += total
+    return found
+
+
+def _encoded(table: Table, rows: dict[bytes, bytes], sums: Sums, codec: RowCodec) -> list[Row]:
+    """Do the same as `_sealed` for a table that is encrypted, or was."""
+    found: list[Row] = []
+    for key in sorted(rows):
+        stored = codec.encode(table, key, rows[key])
+        sums.move(table, None, seal_of(table, key, rows[key]))
+        codec.move(table, key, None, stored)
+        found.append((key, stored))
     return found

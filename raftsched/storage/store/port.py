@@ -100,6 +100,8 @@ class Table(IntEnum):
 
 Row = tuple[bytes, bytes]
 """Key and value."""
+Place = tuple[Table, bytes]
+"""A table, and the first key of its rest."""
 
 REPLACE_THIS_NODE = (
     "This node's state can't be trusted any more; while the others have a majority nothing is lost. Remove this node from "
@@ -224,6 +226,16 @@ class Store(Rows, Protocol):
 
     def commit(self) -> None:
         """Sync all writes to disk together. The store is unusable after a failure."""
+
+    def rows_by_key(self) -> dict[str, int]:
+        """Return the counts of encrypted rows by the id of their key; "" = rows that would be encrypted if written now."""
+
+    def reencrypt(self, place: Place, *, rows_max: int) -> Place | None:
+        """Examine `rows_max` rows from `place` on, and encrypt under the present key those that are not.
+
+        Returns the next place; None at the end of the last table. A commit makes it durable. Begin at
+        `row_codec.FIRST_PLACE`.
+        """
 
     def copy_to(self, path: Path) -> None:
         """Write the last commit to a new file at `path`, compact and synced; may run in another thread.

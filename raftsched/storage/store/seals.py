@@ -11,26 +11,25 @@ not depend on the order of the writes. They are committed with the rows. The sea
 nodes that have applied the same entries must have the same sums. They are squares because CRC-32 is linear: the same bit
 flipped in many values of equal length would change all their seals alike, and plain sums of these may cancel out.
 
-Neither protects against intentional changes.
+Neither protects against intentional changes; encryption does (`row_codec`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from struct import Struct
 from typing import ClassVar, Final
 from zlib import crc32
 
 import msgspec
 
-from raftsched.storage.store.port import DamagedValue, Row, Table
+from raftsched.storage.store.port import Table
 
 SUMS_KEY: Final = b"sums"
-"""The row of `META` that has the sums; it is the only row that is in no sum."""
+"""The row of `META` that has the sums; it is in no sum."""
 _SEAL_BYTES: Final = 4
 SEAL_AT: Final = -_SEAL_BYTES
 """Position of the seal in a stored row."""
-_RESIDUE: Final = 0x2144DF1C
+RESIDUE: Final = 0x2144DF1C
 """CRC-32 of any bytes followed by their own CRC-32, lowest byte first."""
 SEEDS: Final = tuple(crc32(table.name.lower().encode()) & ~0xFFF for table in Table)
 """A seed for each table; its low bits are free for the length of the key, which separates key and value."""
@@ -45,26 +44,9 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, int]).decode
 
 
-def sealed(table: Table, key: bytes, value: bytes) -> bytes:
-    """Return the value as it is stored under `key`."""
-    return value + pack_seal(crc32(value, crc32(key, SEEDS[table] | len(key))))
-
-
-def opened(table: Table, key: bytes, stored: bytes) -> bytes:
-    """Return the value of a stored row; raises `DamagedValue` if the row was changed since it was written."""
-    if crc32(stored, crc32(key, SEEDS[table] | len(key))) != _RESIDUE:
-        raise DamagedValue(table.name.lower(), key)
-    return stored[:SEAL_AT]
-
-
-def opened_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with their values; raises `DamagedValue` as `opened` does."""
-    return [(key, opened(table, key, stored)) for key, stored in rows]
-
-
-def seal_in(stored: bytes) -> int:
-    """Return the seal that a stored row carries, unchecked."""
-    return int(read_seal(stored, SEAL_AT)[0])
+def seal_of(table: Table, key: bytes, value: bytes) -> int:
+    """Return the seal of a row."""
+    return crc32(value, crc32(key, SEEDS[table] | len(key)))
 
 
 class Sums:
@@ -79,12 +61,12 @@ class Sums:
         self.of_tables = [0] * len(Table)
         """Not reduced by the modulus; writers add and subtract squares of seals."""
 
-    def move(self, table: Table, old: bytes | None, new: bytes | None) -> None:
-        """Replace the stored row `old` by `new` in the table's sum; None = no row."""
+    def move(self, table: Table, old: int | None, new: int | None) -> None:
+        """Replace the seal `old` by `new` in the table's sum; None = no row."""
         if old is not None:
-            self.of_tables[table] -= seal_in(old) ** 2
+            self.of_tables[table] -= old**2
         if new is not None:
-            self.of_tables[table] += seal_in(new) ** 2
+            self.of_tables[table] += new**2
 
     def of(self, table: Table) -> int:
         """Return the sum of one table."""

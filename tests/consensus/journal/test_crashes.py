@@ -21,6 +21,8 @@ from chaos.sim.machine.disk import PowerCut, SimulatedDisk
 from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
 from raftsched.consensus.journal.replay import verify
 from raftsched.consensus.journal.segments import RECORD_BYTES, JournalCorrupt, segment_name
+from raftsched.encryption.cipher import Cipher
+from raftsched.encryption.keys import Key
 from tests.consensus.journals import Held, add, held, new_disk, open_small, segments, used_bytes
 from tests.for_each import for_each
 
@@ -35,6 +37,7 @@ class Run:
         self.disk = SimulatedDisk(random.Random(seed + 1))
         self.segment_bytes = self.randomness.choice([200, 1_000, 5_000])
         self.cache_bytes = self.randomness.choice([0, 500, 100_000])
+        self.keys = [Key("k1", b"1" * 32), Key("k2", b"2" * 32)] if seed % 2 else []
         self.entries: list[tuple[bytes, int, int]] = []
         self.term = 0
         self.voted: str | None = None
@@ -50,11 +53,14 @@ class Run:
         self.past.append(self.now())
 
     def opened(self) -> Journal:
-        return Journal(self.disk, segment_bytes=self.segment_bytes, cache_bytes=self.cache_bytes)
+        self.randomness.shuffle(self.keys)
+        self.cipher = Cipher(self.keys, self.randomness.randbytes)
+        return Journal(self.disk, segment_bytes=self.segment_bytes, cache_bytes=self.cache_bytes, cipher=self.cipher)
 
     def step(self) -> None:
         change = self.randomness.choices(
-            [self.add, self.truncate, self.vote, self.compact, self.reset, self.clear], weights=[10, 2, 2, 2, 0.5, 0.2]
+            [self.add, self.truncate, self.vote, self.compact, self.reset, self.clear, self.drop_older_files],
+            weights=[10, 2, 2, 2, 0.5, 0.2, 2],
         )[0]
         change()
         self.remember()
@@ -107,6 +113,13 @@ class Run:
     def clear(self) -> None:
         self.entries = []
         self.journal.clear()
+
+    def drop_older_files(self) -> None:
+        if self.entries:
+            position = self.randomness.choice([0, len(self.entries) // 2, len(self.entries) - 1])
+            if self.journal.has_older_files:
+                self.journal.drop_older_files(self.entries[position][1])
+                del self.entries[:position]
 
     # -- crashes -------------------------------------------------------------------------------------------------------
 
@@ -170,9 +183,9 @@ def test_journal_reports_every_flipped_bit_in_what_was_synced(seed: int) -> None
         offset = run.randomness.randrange(proven_bytes)
         disk.flip(segment_name(number), offset, run.randomness.randrange(8))
         with pytest.raises(JournalCorrupt):
-            verify(disk)
+            verify(disk, run.cipher)
         with pytest.raises(JournalCorrupt):
-            open_small(disk)
+            Journal(disk, cipher=run.cipher)
     assert held(run.opened()) == expected
 
 

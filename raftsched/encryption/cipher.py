@@ -1,0 +1,151 @@
+"""Encrypt and decrypt bytes under the keys of a node, with AES-256-GCM.
+
+Theory of operation. Encrypted bytes say for themselves how they are read:
+
+    head     version 1, length of the key's id, the key's id, salt (16 bytes)
+    count    8 bytes
+    content  the ciphertext, with its tag of 16 bytes
+
+Each process draws a salt, and derives from it and the key the key that it encrypts with (HMAC-SHA256). The nonce is a
+count that begins at 0. So no key is ever used twice with the same nonce, however much is written. Random nonces would
+limit a key to 2^32 values (NIST SP 800-38D, section 8.3), which a busy cluster writes in some days.
+
+The associated data are the head and the *place*, a name of the place on the disk. So bytes that were changed, or moved to
+another place, are not decrypted.
+
+Left out: an older value that comes back at its own place. The checksums around it show that (`storage.store.seals`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from raftsched.encryption.keys import Key, KeyCheck, KeyMissing
+from raftsched.errors import RaftschedError
+
+_VERSION: Final = 1
+_SALT_BYTES: Final = 16
+_COUNT_BYTES: Final = 8
+_TAG_BYTES: Final = 16
+_NONCE_FILL: Final = bytes(12 - _COUNT_BYTES)
+_PURPOSE: Final = b"raftsched: key of one process"
+_DERIVED_KEPT_MAX: Final = 4_096
+"""Derived keys kept in memory. One for each start of a node since its data was last re-encrypted; a kilobyte each."""
+
+
+class DataUnreadable(RaftschedError):
+    """Encrypted data on the disk was changed, or is not at the place for which it was encrypted. It was not used.
+
+    The data of the other nodes is not affected.
+    """
+
+    code = "data_unreadable"
+
+
+class _Parts(NamedTuple):
+    head: bytes
+    key_id: str
+    nonce: bytes
+    content: bytes
+
+
+class Cipher:
+    """Encrypt under the first of `keys`, and decrypt under all of them; without keys it does neither.
+
+    `random_bytes` draws the salt. `source` is the keys file, for child processes. A cipher may be used by several threads.
+    """
+
+    def __init__(
+        self, keys: Sequence[Key] = (), random_bytes: Callable[[int], bytes] = os.urandom, *, source: Path | None = None
+    ) -> None:
+        self.keys = tuple(keys)
+        self.source = source
+        self._secrets = {key.id: key.secret for key in keys}
+        self._derived: dict[bytes, AESGCM] = {}
+        """The key of each head."""
+        self._counts = count()
+        self._head = b""
+        if keys:
+            key_id = keys[0].id.encode()
+            self._head = bytes([_VERSION, len(key_id)]) + key_id + random_bytes(_SALT_BYTES)
+            self._encrypt = self._derive(self._head, keys[0].id).encrypt
+        self.overhead = len(self._head) + _COUNT_BYTES + _TAG_BYTES if keys else 0
+        """Bytes by which encrypted bytes are longer than their content."""
+
+    def __bool__(self) -> bool:
+        """Return whether it encrypts."""
+        return bool(self.keys)
+
+    @property
+    def key_id(self) -> str:
+        """Return the id of the key under which it encrypts; "" if it does not."""
+        return self.keys[0].id if self.keys else ""
+
+    @property
+    def checks(self) -> tuple[KeyCheck, ...]:
+        """Return the names and check values of all keys."""
+        return tuple(KeyCheck(key.id, key.check) for key in self.keys)
+
+    def encrypt(self, place: bytes, content: bytes) -> bytes:
+        """Return `content`, encrypted for `place`."""
+        number = next(self._counts).to_bytes(_COUNT_BYTES, "big")
+        head = self._head
+        return head + number + self._encrypt(_NONCE_FILL + number, content, head + place)
+
+    def decrypt(self, place: bytes, encrypted: bytes) -> bytes:
+        """Return the content of bytes that were encrypted for `place`. Raises `DataUnreadable`, and `KeyMissing`."""
+        head, key_id, nonce, content = _parts(encrypted)
+        try:
+            return self._key(head, key_id).decrypt(nonce, content, head + place)
+        except InvalidTag:
+            raise DataUnreadable(_UNREADABLE) from None
+
+    def _key(self, head: bytes, key_id: str) -> AESGCM:
+        known = self._derived.get(head)
+        if known is not None:
+            return known
+        if len(self._derived) >= _DERIVED_KEPT_MAX:
+            self._derived = {}
+        return self._derive(head, key_id)
+
+    def _derive(self, head: bytes, key_id: str) -> AESGCM:
+        secret = self._secrets.get(key_id)
+        if secret is None:
+            raise KeyMissing(
+                f"data is encrypted under the key {key_id}, which the keys file of this node does not have"
+            )
+        derived = self._derived[head] = AESGCM(hmac.digest(secret, _PURPOSE + head, hashlib.sha256))
+        return derived
+
+
+_UNREADABLE: Final = "it was changed after it was written, or belongs to another place"
+
+
+def key_id_of(encrypted: bytes) -> str:
+    """Return the id of the key under which bytes were encrypted; raises `DataUnreadable`."""
+    return _parts(encrypted).key_id
+
+
+def _parts(encrypted: bytes) -> _Parts:
+    head_bytes = 2 + encrypted[1] + _SALT_BYTES if len(encrypted) > 1 else 0
+    begin = head_bytes + _COUNT_BYTES
+    if len(encrypted) < begin + _TAG_BYTES or encrypted[0] != _VERSION:
+        raise DataUnreadable(_UNREADABLE)
+    try:
+        key_id = encrypted[2 : head_bytes - _SALT_BYTES].decode("ascii")
+    except UnicodeDecodeError:
+        raise DataUnreadable(_UNREADABLE) from None
+    return _Parts(encrypted[:head_bytes], key_id, _NONCE_FILL + encrypted[head_bytes:begin], encrypted[begin:])
+
+
+NO_KEYS: Final = Cipher()
+"""The cipher of a node without keys. It decrypts nothing."""
