@@ -1,5 +1,6 @@
-"""Send e-mail by SMTP from a worker: `python examples/send_email.py`.
+"""Send e-mail by SMTP from a handler of your own: `python examples/send_email.py`.
 
+`raftsched worker --email` needs no handler; this is for what it leaves out, as attachments.
 For the example a mail server of this program takes the messages; give `SMTP_URL` for a real one. The run id is the
 Message-ID, so a mail server, or a reader, can tell a repetition from another message.
 """

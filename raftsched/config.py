@@ -52,6 +52,10 @@ class Executors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Queues from which it takes jobs; `mail*` is all whose names begin so."""
     http_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
     """Requests under way at the same time, per node."""
+    email: bool = False
+    """Send the mail of the jobs `email`; needs `[smtp]`."""
+    email_queues: tuple[str, ...] = ("email",)
+    """Queues from which it takes jobs."""
 
 
 class HttpTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,8 +69,24 @@ class HttpTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """URL of a proxy for all requests; without it there is none."""
 
 
+class Smtp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mail server of the node's e-mail executor; the options of `raftsched worker --email` say more."""
+
+    url: str = ""
+    """`smtp://host:587` or `smtps://host:465`."""
+    sender: str = msgspec.field(default="", name="from")
+    """Address of the sender."""
+    allow_from: tuple[str, ...] = ()
+    """Other senders that jobs may name, as `shop@example.org` or `*@example.org`."""
+    tls: Literal["", "require", "opportunistic", "none"] = ""
+    """STARTTLS; by default `require` with a user, else `opportunistic`."""
+    user: str = ""
+    password_secret: str = ""
+    """Name of the secret with the user's password."""
+
+
 class SecretFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Secrets that jobs name."""
+    """Secrets that jobs or settings name."""
 
     dir: str = ""
     """Directory with a file for each secret; variables RAFTSCHED_SECRET_<NAME> are read as well."""
@@ -121,11 +141,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """A node with less free space on its disk gives the lead away, and new work is refused while a majority has less.
     0 switches that off on this node."""
     executors: Executors = Executors()
-    """Executors to run beside the node: `http = true` for HTTP jobs."""
+    """Executors to run beside the node: `http = true` for HTTP jobs, `email = true` for e-mail jobs."""
     http_targets: HttpTargets = HttpTargets()
     """Targets of HTTP jobs: `allow` and `deny`, networks and names, and a `proxy`."""
+    smtp: Smtp = Smtp()
+    """Mail server of e-mail jobs: `url`, `from`, `allow_from`, `tls`, `user` and `password_secret`."""
     secrets: SecretFiles = SecretFiles()
-    """`dir`: the directory of secrets that HTTP jobs name."""
+    """`dir`: the directory of secrets that HTTP jobs and `smtp.password_secret` name."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged: `debug`, `info`, `warning` or `error`."""
     log_format: Literal["json", "console"] = "json"
@@ -141,6 +163,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError("election_seconds_max: must be larger than election_seconds_min")
         if self.heartbeat_seconds * 3 >= self.election_seconds_min:
             raise ValueError("heartbeat_seconds: must be under a third of election_seconds_min")
+        if self.executors.email and not (self.smtp.url and self.smtp.sender):
+            raise ValueError("smtp: executors.email needs smtp.url and smtp.from")
         self._check_addresses()
 
     def _check_addresses(self) -> None:

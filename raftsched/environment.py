@@ -23,7 +23,9 @@ READ_ELSEWHERE: Final[Mapping[str, str]] = {
     "RAFTSCHED_HTTP_ALLOW": "worker --http: inner addresses that requests may go to",
     "RAFTSCHED_HTTP_DENY": "worker --http: addresses that requests may not go to",
     "RAFTSCHED_HTTP_PROXY": "worker --http: the proxy for all requests",
-    "RAFTSCHED_SECRETS_DIR": "worker --http or --shell: the directory of secrets that jobs name",
+    "RAFTSCHED_SMTP_URL": "worker --email: the mail server",
+    "RAFTSCHED_SMTP_FROM": "worker --email: the sender",
+    "RAFTSCHED_SECRETS_DIR": "worker --http, --shell or --email: the directory of secrets",
     "RAFTSCHED_DEMO_LEDGER": "the handlers of `raftsched demo`",
     "RAFTSCHED_BENCH_CONCURRENCY": "the handlers of `raftsched bench`",
 }

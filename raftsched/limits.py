@@ -16,6 +16,8 @@ NOTICES_MAX = 10
 NOTICES_BYTES_MAX = 16 * 1024
 """All notices of a schedule together: they are part of its record, which each of its runs writes."""
 EMAIL_RECIPIENTS_MAX = 20
+EMAIL_JOB_RECIPIENTS_MAX = 100
+"""Recipients of one message; RFC 5321 promises that every server takes as many."""
 LATE_MS_MIN = 1_000
 """The shortest lateness of a run that a notice can be about; no state is read for runs that start earlier."""
 RESULT_BYTES_MAX = PAYLOAD_BYTES_MAX

@@ -1,7 +1,7 @@
-"""Run a node's HTTP executor: a child process, so that requests and their targets can't hold up the node's event loop.
+"""Run a node's executors: child processes, so that requests and their targets can't hold up the node's event loop.
 
-It is started again whenever it ends, after a pause that doubles while it lasts for a short time only. Its standard input
-is a pipe that the node holds, so it also ends with a node that is killed. It logs to the node's own output.
+Each is started again whenever it ends, after a pause that doubles while it lasts for a short time only. Its standard
+input is a pipe that the node holds, so it also ends with a node that is killed. It logs to the node's own output.
 """
 
 from __future__ import annotations
@@ -27,17 +27,42 @@ _KILL_SECONDS: Final = 0.8
 """Longest wait at a stop for a process that was asked to end; runs under way are lost then, and executed elsewhere."""
 
 
-def command_of(config: NodeConfig) -> list[str]:
-    """Return the command of the executor that a node's settings ask for."""
+def commands_of(config: NodeConfig) -> list[list[str]]:
+    """Return the commands of the executors that a node's settings ask for."""
+    executors = (_http_options(config), config.executors.http), (_email_options(config), config.executors.email)
+    return [[*_worker(config), *options] for options, is_wanted in executors if is_wanted]
+
+
+def _worker(config: NodeConfig) -> list[str]:
     urls = [config.member.api, *(member.api for member in config.nodes if member.id != config.node_id)]
-    command = [sys.executable, "-m", "raftsched", "worker", "--http", "--until-stdin-ends"]
-    command += ["--log-level", config.log_level, "--concurrency", str(config.executors.http_concurrency)]
-    command += [part for queue in config.executors.http_queues for part in ("--queue", queue)]
+    command = [sys.executable, "-m", "raftsched", "worker", "--until-stdin-ends", "--log-level", config.log_level]
     command += [part for url in urls for part in ("--url", f"http://{url}")]
-    command += [part for target in config.http_targets.allow for part in ("--allow-target", target)]
-    command += [part for target in config.http_targets.deny for part in ("--deny-target", target)]
-    command += ["--secrets-dir", config.secrets.dir] if config.secrets.dir else []
-    return command + (["--proxy", config.http_targets.proxy] if config.http_targets.proxy else [])
+    return command + _given("--secrets-dir", config.secrets.dir)
+
+
+def _http_options(config: NodeConfig) -> list[str]:
+    options = ["--http", "--concurrency", str(config.executors.http_concurrency)]
+    options += _repeated("--queue", config.executors.http_queues)
+    options += _repeated("--allow-target", config.http_targets.allow)
+    options += _repeated("--deny-target", config.http_targets.deny)
+    return options + _given("--proxy", config.http_targets.proxy)
+
+
+def _email_options(config: NodeConfig) -> list[str]:
+    smtp = config.smtp
+    options = ["--email", "--smtp", smtp.url, "--smtp-from", smtp.sender]
+    options += _repeated("--queue", config.executors.email_queues)
+    options += _repeated("--smtp-allow-from", smtp.allow_from)
+    options += _given("--smtp-tls", smtp.tls) + _given("--smtp-user", smtp.user)
+    return options + _given("--smtp-password-secret", smtp.password_secret)
+
+
+def _repeated(option: str, values: Sequence[str]) -> list[str]:
+    return [part for value in values for part in (option, value)]
+
+
+def _given(option: str, value: str) -> list[str]:
+    return [option, value] if value else []
 
 
 class ExecutorProcess:

@@ -44,7 +44,7 @@ from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedE
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.node.bound_ports import bind_ports
-from raftsched.node.executor_process import ExecutorProcess, command_of
+from raftsched.node.executor_process import ExecutorProcess, commands_of
 from raftsched.node.identity import DirectoryClaim
 from raftsched.node.preflight import cluster_secret, peer_contexts, require_protected_peers
 from raftsched.node.shutdown import Shutdown
@@ -198,18 +198,17 @@ class Node:
         replica = asyncio.create_task(self._replica.run(), name="replica")
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
         verification = asyncio.create_task(self._watch_state(), name="verification")
-        executor = ExecutorProcess(command_of(self.config)) if self.config.executors.http else None
-        executing: asyncio.Task[None] | None = None
+        executors = [ExecutorProcess(command) for command in commands_of(self.config)]
+        executing: list[asyncio.Task[None]] = []
         runner = create_runner(create_app(self), stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
-            if executor is not None:
-                executing = asyncio.create_task(executor.run(), name="executor")
+            executing += [asyncio.create_task(executor.run(), name="executor") for executor in executors]
             await asyncio.wait({replica, asked, self._fault}, return_when=asyncio.FIRST_COMPLETED)
             for part in (replica, self._fault):
                 if part.done():
                     part.result()
-            if executor is not None:
+            for executor in executors:
                 executor.ask()
             await self._retire()
         except Exception as error:
@@ -220,9 +219,11 @@ class Node:
         finally:
             asked.cancel()
             verification.cancel()
-            if executor is not None and executing is not None:
-                executing.cancel()
-                await self._shutdown.step("executor", executor.stop(), seconds=limits.EXECUTOR_STOP_SECONDS_MAX)
+            for task in executing:
+                task.cancel()
+            if executing:
+                stopped = asyncio.gather(*(executor.stop() for executor in executors))
+                await self._shutdown.step("executors", stopped, seconds=limits.EXECUTOR_STOP_SECONDS_MAX)
             await self._stop_parts(runner)
         if replica.done():
             replica.result()

@@ -16,7 +16,7 @@ ExpectedSeconds = Annotated[float, Meta(ge=1, le=limits.DELAY_MS_MAX / 1000)]
 
 
 class EmailBody(Request, frozen=True):
-    """An e-mail, as a worker sends it: it runs the jobs `email` of the queue `email`."""
+    """An e-mail, as `raftsched worker --email` sends it: it runs the jobs `email` of the queue `email`."""
 
     to: Annotated[
         list[Annotated[str, Meta(max_length=254)]], Meta(min_length=1, max_length=limits.EMAIL_RECIPIENTS_MAX)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import ssl
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartWorker
 from tests.acceptance.http import ask, call, job_of, submit
 from tests.acceptance.test_running import ended
+from tests.acceptance.threads import in_thread
 from tests.executors.http.target import Target, running_target
 
 CANARY = "canary-of-a-secret-that-nobody-may-see"
@@ -28,29 +26,8 @@ CANARY = "canary-of-a-secret-that-nobody-may-see"
 
 @pytest.fixture
 def target() -> Iterator[Target]:
-    with serving() as running:
+    with in_thread(running_target()) as running:
         yield running
-
-
-@contextmanager
-def serving(certificate: ssl.SSLContext | None = None) -> Iterator[Target]:
-    """A target in a thread of its own: the test reads what it has received."""
-    loop, started, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    running: list[Target] = []
-
-    async def serve() -> None:
-        async with running_target(certificate=certificate) as each:
-            running.append(each)
-            started.set()
-            await over.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert started.wait(60)
-    yield running[0]
-    loop.call_soon_threadsafe(over.set)
-    thread.join()
-    loop.close()
 
 
 def attempts(base: str, job_id: str) -> Any:
@@ -98,7 +75,7 @@ def test_https_is_for_the_name_and_by_an_authority_that_the_executor_trusts(
         cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1", SSL_CERT_FILE=str(tmp_path / "ca.pem")
     )
     base = cluster.nodes[0].api
-    with serving(context) as target:
+    with in_thread(running_target(certificate=context)) as target:
         urls = {host: f"https://{host}:{target.port}/status" for host in ("localhost", "127.0.0.1")}
         jobs = {host: submit(base, queue=queue, http={"url": url}, max_attempts=1) for host, url in urls.items()}
         assert ended(cluster, jobs["localhost"]["id"], "completed")["result"]["address"] == "127.0.0.1"  # type: ignore[index]
@@ -194,7 +171,7 @@ def test_redirects_are_judged_hop_by_hop_and_credentials_stay_with_their_host(
     def redirected(location: str) -> str:
         return f"{target.url}/status?code=307&h=" + quote(f"Location: {location}")
 
-    with serving() as other:
+    with in_thread(running_target()) as other:
         urls = {
             "elsewhere": redirected(f"{other.url}/status"),
             "inner": redirected("http://169.254.169.254/latest/meta-data/"),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import ssl
+from pathlib import Path
 from typing import Any
+
+import trustme
 
 from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartWorker
-from tests.acceptance.http import ask
-from tests.acceptance.test_http_jobs import serving
-from tests.executors.http.target import Target
+from tests.acceptance.http import ask, submit
+from tests.acceptance.test_running import ended
+from tests.acceptance.threads import in_thread
+from tests.executors.email.mail_server import USER, running_mail_server
+from tests.executors.http.target import Target, running_target
 
 
 def test_schedule_that_fails_each_second_sends_one_message_and_one_when_it_has_recovered(
     cluster: LocalCluster, start_worker: StartWorker, queue: str
 ) -> None:
-    with serving() as target:
+    with in_thread(running_target()) as target:
         failed, recovered = _messages_of_a_schedule(cluster, start_worker, queue, target)
     assert "is in the dead-letter queue (" in failed
     assert "succeeded; there were problems since" in recovered
@@ -47,3 +53,52 @@ def _messages_of_a_schedule(cluster: LocalCluster, start_worker: StartWorker, qu
     cluster.wait_until(lambda: len(messages()) > 1, what="the second message")
     ask(base, "DELETE", f"/schedules/{queue}")
     return messages()
+
+
+def test_schedule_whose_run_fails_sends_one_mail_by_an_email_worker_and_its_password_is_recorded_nowhere(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, tmp_path: Path
+) -> None:
+    authority, certificate = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(certificate)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    base, password = cluster.nodes[0].api, "canary-of-the-password-of-a-mail-server"
+    with in_thread(running_mail_server(certificate=certificate, password=password)) as server:
+        server.answers.append("451 greylisted")
+        start_worker(cluster)
+        start_worker(
+            *(cluster, "--email", "--smtp-from", "Jobs <jobs@example.org>"),
+            *("--smtp-user", USER, "--smtp-password-secret", "smtp"),
+            RAFTSCHED_SMTP_URL=f"smtp://localhost:{server.port}",
+            RAFTSCHED_SECRET_SMTP=password,
+            SSL_CERT_FILE=str(tmp_path / "ca.pem"),
+        )
+        schedule = {
+            "name": queue,
+            "every": "1s",
+            "max_firings": 3,
+            "job": {"name": "flaky", "queue": queue, "payload": {"failures": 9}, "max_attempts": 1},
+            "notify": [{"on": ["dead_letter"], "email": {"to": ["ops@example.org"]}}],
+        }
+        ask(base, "POST", "/schedules", schedule)
+        failed = f"/jobs?queue={queue}&status=dead_letter"
+        cluster.wait_until(lambda: len(ask(base, "GET", failed)["jobs"]) == 3, what="three runs to fail")
+        [notice] = ask(base, "GET", "/jobs?queue=email")["jobs"]
+        sent = ended(cluster, notice["id"], "completed")
+        refused = submit(base, name="email", payload={"to": "ops@example.org", "subject": "a\nBcc: x@example.org"})
+        ended(cluster, refused["id"], "dead_letter")
+    [letter] = server.letters
+    message_id = f"<{notice['id']}.1@example.org>"
+    assert sent["attempt_number"] == 2
+    assert sent["result"] == {
+        "message_id": message_id,
+        "answer": "250 accepted as 7",
+        "accepted": ["ops@example.org"],
+        "refused": {},
+    }
+    assert (letter.recipients, letter.message["Message-ID"]) == (["ops@example.org"], message_id)
+    assert letter.text.splitlines()[0] == letter.message["Subject"]
+    assert f"Schedule {queue}: the run for" in letter.message["Subject"]
+    assert "Error:      RuntimeError: attempt 1 fails" in letter.text
+    assert server.has_tls == [True, True]
+    records = [*tmp_path.glob("worker*.log"), *(p for node in cluster.nodes for p in node.data_directory.rglob("*"))]
+    assert not any(password.encode() in path.read_bytes() for path in records if path.is_file())

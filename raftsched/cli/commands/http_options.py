@@ -41,7 +41,8 @@ _OPTIONS = [
         "--secrets-dir",
         type=click.Path(path_type=Path),
         envvar="RAFTSCHED_SECRETS_DIR",
-        help="With --http or --shell: a directory with a file for each secret that jobs name. Also from RAFTSCHED_SECRETS_DIR.",
+        help="With --http, --shell or --email: a directory with a file for each secret that jobs or options name. Also from"
+        " RAFTSCHED_SECRETS_DIR.",
     ),
     click.option(
         "--proxy",

@@ -6,16 +6,19 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from raftsched import logs
+from raftsched.cli.commands.email_options import email_executor, email_options
 from raftsched.cli.commands.http_options import HTTP_CONCURRENCY, http_executor, http_options
 from raftsched.cli.commands.shell_options import shell_executor, shell_options
 from raftsched.cli.local.children import until_stdin_ends_option
 from raftsched.cli.terminal.output import reports_errors
 from raftsched.errors import Invalid
+from raftsched.executors.email.executor import NAME as EMAIL
 from raftsched.worker import Worker
 
 
@@ -23,12 +26,13 @@ from raftsched.worker import Worker
 @click.option("--app", help="The worker: package.module:variable.")
 @http_options
 @shell_options
+@email_options
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     help="Without --app: take jobs from this queue; may be given several times. mail* is all whose names begin so."
-    "  [default: http, shell]",
+    "  [default: http, shell, email]",
 )
 @click.option(
     "--concurrency", type=int, help="Without --app: jobs that run at the same time.  [default: 32; 100 with --http]"
@@ -65,6 +69,7 @@ from raftsched.worker import Worker
 @reports_errors
 def worker_command(
     context: click.Context,
+    /,
     *,
     app: str | None,
     http: bool,
@@ -76,12 +81,14 @@ def worker_command(
     allow: tuple[str, ...],
     allow_any: bool,
     env: tuple[str, ...],
+    email: bool,
     queues: tuple[str, ...],
     concurrency: int | None,
     urls: tuple[str, ...],
     region: str | None,
     follow_leader: bool | None,
     log_level: str,
+    **smtp: Any,
 ) -> None:
     """Run a worker until SIGTERM.
 
@@ -100,15 +107,19 @@ def worker_command(
         proxy=proxy,
         urls=urls,
     )
-    if not (shell or http) and _is_told_here(context, "secrets_dir"):
-        raise Invalid("--secrets-dir: give it with --http or --shell", field="secrets-dir")
+    mail = email_executor(context, email=email, secrets_dir=secrets_dir, **smtp)
+    is_executor = shell or http or email
+    if not is_executor and _is_told_here(context, "secrets_dir"):
+        raise Invalid("--secrets-dir: give it with --http, --shell or --email", field="secrets-dir")
     if http and concurrency is None:
         concurrency = HTTP_CONCURRENCY
-    worker = _app_or_executors(app, queues, concurrency, is_executor=shell or http)
+    worker = _app_or_executors(app, queues, concurrency, is_executor=is_executor)
     if commands is not None:
         worker.execute("shell", commands.run)
     if requests is not None:
         worker.execute("http", requests, on_stop=requests.close)
+    if mail is not None:
+        worker.job(EMAIL)(mail.send)
     if urls and (_is_told_here(context, "urls") or not worker.urls):
         worker.connect_to(*urls)
     if region and (_is_told_here(context, "region") or worker.region is None):
@@ -123,11 +134,11 @@ def _app_or_executors(
 ) -> Worker:
     """Return the worker of the app, or one that has no handlers; raises `Invalid` unless exactly one is asked for."""
     if app is None and not is_executor:
-        raise Invalid("--app: give the worker as package.module:variable, or --http, or --shell", field="app")
+        raise Invalid("--app: give the worker as package.module:variable, or --http, --shell or --email", field="app")
     if app is None:
         return Worker(queues=list(queues) or None, concurrency=concurrency)
     if is_executor:
-        raise Invalid("--app: start one worker for it and another for --http or --shell", field="app")
+        raise Invalid("--app: start one worker for it and another for --http, --shell or --email", field="app")
     for option, value in (("queue", queues), ("concurrency", concurrency)):
         if value:
             raise Invalid(f"--{option}: with --app, the app says it", field=option)

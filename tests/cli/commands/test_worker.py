@@ -129,13 +129,14 @@ async def test_wrong_address_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 SHELL = ["--shell", "--allow-any"]
+EMAIL = ["--email", "--smtp", "smtp://h", "--smtp-from", "jobs@example.org"]
 
 
 @for_each(
     ("arguments", "text"),
     [
-        ([], "--app: give the worker as package.module:variable, or --http, or --shell"),
-        (["--http", "--app", "a:b"], "--app: start one worker for it and another for --http or --shell"),
+        ([], "--app: give the worker as package.module:variable, or --http, --shell or --email"),
+        (["--http", "--app", "a:b"], "--app: start one worker for it and another for --http, --shell or --email"),
         (["--http", "--allow-target", "10.1"], "allow: '10.1' is not a network"),
         (["--http", "--deny-target", "a b"], "deny: 'a b' is not a network"),
         (["--http", "--secrets-dir", "/no/such"], "secrets_dir: /no/such is not a directory"),
@@ -143,19 +144,28 @@ SHELL = ["--shell", "--allow-any"]
         (["--shell", "--allow-any", "--allow-target", "10.1.0.0/16"], "--allow-target: give it with --http"),
         (["--shell", "--allow-any", "--deny-target", "10.1.0.0/16"], "--deny-target: give it with --http"),
         ([*SHELL, "--secrets-dir", "/no/such"], "secrets_dir: /no/such is not a directory"),
-        (["--app", "a:b", "--secrets-dir", "/run"], "--secrets-dir: give it with --http or --shell"),
+        (["--app", "a:b", "--secrets-dir", "/run"], "--secrets-dir: give it with --http, --shell or --email"),
         (["--app", "a:b", "--proxy", "http://p"], "--proxy: give it with --http"),
         (["--shell"], "--shell: say what may run, with --allow PATH"),
         (["--shell", "--allow", "ls"], "--allow: 'ls' is not an absolute path"),
         (["--shell", "--allow", "/no/such/program"], "--allow: there is no program '/no/such/program'"),
         ([*SHELL, "--allow", "/bin/ls"], "--allow-any: give it in place of --allow"),
         ([*SHELL, "--env", "NO_SUCH_VARIABLE"], "--env: NO_SUCH_VARIABLE is not set"),
-        ([*SHELL, "--app", "a:b"], "--app: start one worker for it and another for --http or --shell"),
+        ([*SHELL, "--app", "a:b"], "--app: start one worker for it and another for --http, --shell or --email"),
         ([*SHELL, "--concurrency", "0"], "concurrency: a whole number"),
         (["--allow", "/bin/ls"], "--allow: give it with --shell"),
         (["--app", "a:b", "--allow-any"], "--allow-any: give it with --shell"),
         (["--app", "a:b", "--env", "HOME"], "--env: give it with --shell"),
         (["--app", "a:b", "--queue", "mail"], "--queue: with --app, the app says it"),
+        (["--email"], "--smtp: name the mail server, as smtp://mail.internal:587"),
+        ([*EMAIL[:3]], "--smtp-from: name the sender"),
+        ([*EMAIL, "--app", "a:b"], "--app: start one worker for it and another for --http, --shell or --email"),
+        (
+            [*EMAIL, "--smtp-user", "u", "--smtp-password-secret", "none"],
+            "smtp-password-secret: the secret none is missing",
+        ),
+        ([*SHELL, "--smtp", "smtp://h"], "--smtp: give it with --email"),
+        (["--app", "a:b", "--smtp-user", "u"], "--smtp-user: give it with --email"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(arguments: list[str], text: str) -> None:
