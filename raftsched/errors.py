@@ -137,6 +137,20 @@ class UpgradeInProgress(Unavailable):
     code = "upgrade_in_progress"
 
 
+class QuotaExceeded(Unavailable):
+    """A quota of the tenant is used up: nothing was stored. Retry later, with the same idempotency key.
+
+    `retry_after_seconds` is the time after which the same request may be accepted.
+    """
+
+    code = "quota_exceeded"
+    http_status = 429
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class OutcomeUnknown(Unavailable):
     """The request may or may not have taken effect: retry it with the same idempotency key to learn which."""
 

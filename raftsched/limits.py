@@ -152,6 +152,12 @@ TRIGGERS_PER_MOMENT_MAX = 1_000
 SKIP_REASON_CHARS_MAX = 200
 CALENDAR_BYTES_MAX = 64 * 1024
 AUDIT_KEPT_MS = 90 * 86_400_000
+TENANTS_MAX = 10_000
+"""Tenants that have settings: each is a record in memory."""
+QUOTA_MAX = 1_000_000_000
+"""Largest quota of jobs and of schedules."""
+QUOTA_RETRY_SECONDS = 5
+"""Pause before a submission that exceeds a quota of what exists is repeated: some of it must end first."""
 TOKENS_MAX = 10_000
 """API tokens; one that is made counts them all."""
 QUEUES_CONFIGURED_MAX = 10_000

@@ -10,6 +10,7 @@ from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import Job, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.state.entries import AuditEntry, DeadlineEntry, TimerEntry, WaitingEntry
 from raftsched.storage.tables.pages import Page
 
@@ -47,6 +48,9 @@ class LeaderView(Protocol):
 
     def blocked_jobs(self, queue: str, *, limit: int) -> list[JobId]:
         """Return the first `limit` jobs of the queue that are blocked by their concurrency key."""
+
+    def tenant(self, name: str) -> Tenant | None:
+        """Return the tenant's settings; None if it has none."""
 
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId) -> bytes: ...

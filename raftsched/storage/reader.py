@@ -18,6 +18,7 @@ from raftsched.storage.tables.counters import Counters
 from raftsched.storage.tables.jobs import JobReads
 from raftsched.storage.tables.leased_counts import RunningKey
 from raftsched.storage.tables.position import Configuration, read_configuration, read_position
+from raftsched.storage.tables.unfinished_counts import UnfinishedCounts
 from raftsched.storage.tables.walks import Walks
 
 
@@ -33,6 +34,7 @@ class StateReader(JobReads, Catalog, Walks):
         self._store = store
         position = read_position(store)
         self._counters = Counters(store)
+        self._unfinished = UnfinishedCounts(self._counters.all())
         self.applied_index: int = position.applied_index
         """Log index of the last applied entry; 0 before the first."""
         self.applied_term: int = position.applied_term
@@ -71,6 +73,14 @@ class StateReader(JobReads, Catalog, Walks):
     def running_counts(self) -> dict[RunningKey, int]:
         """Return the counts of leased jobs by queue (key "") and by concurrency key, without zeros."""
         return self._running.all()
+
+    def unfinished_counts(self) -> dict[str, int]:
+        """Return the counts of unfinished jobs by tenant, without zeros."""
+        return self._unfinished.all()
+
+    def used_tenants(self) -> set[str]:
+        """Return the tenants that have jobs, finished or not, or schedules; reads no table."""
+        return self._counters.tenants() | self._schedule_counts.keys()
 
     def waiting_tenants(self, queue: str) -> list[str]:
         """Return the tenants with waiting jobs in the queue, due or not, blocked or not, by name; reads no table."""

@@ -20,6 +20,7 @@ from sortedcontainers import SortedDict
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Job, encode_job
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.state.writes import PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
 from raftsched.errors import InvariantBroken
 from raftsched.storage.job_cache import JobCache
@@ -40,6 +41,7 @@ from raftsched.storage.tables.indexes import (
 from raftsched.storage.tables.jobs import JobReads
 from raftsched.storage.tables.leased_counts import RunningCounts
 from raftsched.storage.tables.other_writes import OtherWrites
+from raftsched.storage.tables.unfinished_counts import UnfinishedCounts
 
 _JOBS, _PAYLOADS, _FACETS = Table.JOBS, Table.PAYLOADS, Table.FACETS
 """A member of an enumeration costs a look-up each time; these are needed with every job written."""
@@ -66,7 +68,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
 
         It costs a few microseconds, and is valid until the next write to this state.
         """
-        self._fork = fork = StateFork(self, self._store, self._running)
+        self._fork = fork = StateFork(self, self._store, self._running, self._unfinished)
         fork.copy_fields(self)
         return fork
 
@@ -99,7 +101,8 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         self.zone_rules = source.zone_rules
         self._audit_count = source._audit_count
         self._queues = source._queues
-        self._schedule_count = source._schedule_count
+        self._tenants = source._tenants
+        self._schedule_counts = source._schedule_counts
 
     def _take_over(self, fork: StateFork) -> None:
         """Take the rows of `fork`, which has the same effect as executing its writes."""
@@ -160,6 +163,9 @@ class StateWriter(OtherWrites, JobReads, Catalog):
     def _own_queues(self) -> SortedDict[str, Queue]:
         return self._queues
 
+    def _own_tenants(self) -> SortedDict[str, Tenant]:
+        return self._tenants
+
     def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
         if text:
             self._store.put(table, record_id, text)
@@ -180,6 +186,7 @@ class WriteBehind(StateWriter):
     def _move(self, old: Job | None, new: Job | None) -> None:
         self._counters.move(old, new)
         self._running.move(old, new)
+        self._unfinished.move(old, new)
         if new is not None:
             self._cache.put(old, new)
         elif old is not None and (stored := self._cache.remove(old)) is not None:
@@ -208,7 +215,7 @@ class WriteBehind(StateWriter):
 class StateFork(StateWriter):
     """Show a state as it will be after some writes; implements `raftsched.core.state.view.Fork`."""
 
-    def __init__(self, base: StateWriter, store: Rows, running: RunningCounts) -> None:
+    def __init__(self, base: StateWriter, store: Rows, running: RunningCounts, unfinished: UnfinishedCounts) -> None:
         self._base = base
         self._store = self.rows = ForkedRows(store)
         self._jobs: dict[JobId, Job | None] = {}
@@ -216,7 +223,8 @@ class StateFork(StateWriter):
         self.moves: list[tuple[Job | None, Job | None]] = []
         """Each job before and after a write, in order."""
         self._running = RunningCounts((), running)
-        self._has_own_queues = False
+        self._unfinished = UnfinishedCounts({}, unfinished)
+        self._has_own_queues = self._has_own_tenants = False
         self._executed: list[Write] = []
         self._as_tuple: tuple[Write, ...] = ()
 
@@ -238,6 +246,7 @@ class StateFork(StateWriter):
     def _move(self, old: Job | None, new: Job | None) -> None:
         self.moves.append((old, new))
         self._running.move(old, new)
+        self._unfinished.move(old, new)
         if new is not None:
             self._jobs[new.id] = new
         elif old is not None:
@@ -248,3 +257,9 @@ class StateFork(StateWriter):
             self._queues = self._queues.copy()
             self._has_own_queues = True
         return self._queues
+
+    def _own_tenants(self) -> SortedDict[str, Tenant]:
+        if not self._has_own_tenants:
+            self._tenants = self._tenants.copy()
+            self._has_own_tenants = True
+        return self._tenants

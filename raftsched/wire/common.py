@@ -164,5 +164,7 @@ class Problem(Reply, frozen=True):
     """The job that prevents the request."""
     members: Sequence[str] | UnsetType = UNSET
     """The members of the cycle, in order; each waits for the next."""
+    retry_after_seconds: float | UnsetType = UNSET
+    """The time after which the same request may be accepted, if it is known; the header `Retry-After` has it, too."""
     outcomes: list[Any] | UnsetType = UNSET
     """The result for each reported outcome, if the request reported outcomes."""

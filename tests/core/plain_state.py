@@ -27,6 +27,7 @@ from raftsched.core.records.job import (
 )
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import (
     AuditEntry,
@@ -53,6 +54,7 @@ from raftsched.core.state.writes import (
     PutOutage,
     PutQueue,
     PutSchedule,
+    PutTenant,
     PutToken,
     PutWorker,
     PutWorkflow,
@@ -62,6 +64,7 @@ from raftsched.core.state.writes import (
     RemoveFirings,
     RemoveJob,
     RemoveSchedule,
+    RemoveTenantRecord,
     RemoveToken,
     RemoveWorker,
     RemoveWorkflow,
@@ -84,6 +87,7 @@ class PlainReads:
         """By (parent, child); those that are not pending."""
         self.queues: dict[str, Queue] = {}
         self.api_tokens: dict[str, ApiToken] = {}
+        self.tenants: dict[str, Tenant] = {}
         self.workflows: dict[WorkflowId, Workflow] = {}
         self.schedules: dict[ScheduleId, Schedule] = {}
         self.ledger: dict[tuple[ScheduleId, TimeMs, FiringKind], Firing] = {}
@@ -135,8 +139,20 @@ class PlainReads:
     def api_token_count(self) -> int:
         return len(self.api_tokens)
 
-    def schedule_count(self) -> int:
-        return len(self.schedules)
+    def schedule_count(self, tenant: str | None = None) -> int:
+        return sum(tenant in (None, one.tenant) for one in self.schedules.values())
+
+    def tenant(self, name: str) -> Tenant | None:
+        return self.tenants.get(name)
+
+    def tenant_count(self) -> int:
+        return len(self.tenants)
+
+    def unfinished_count(self, tenant: str) -> int:
+        return self.unfinished_counts().get(tenant, 0)
+
+    def unfinished_counts(self) -> dict[str, int]:
+        return dict(Counter(job.tenant for job in self.jobs.values() if job.status not in FINISHED))
 
     def running_count(self, queue: str) -> int:
         return sum(job.status in LEASED and job.spec.queue == queue for job in self.jobs.values())
@@ -345,6 +361,9 @@ class PlainState(PlainReads):
     def all_queues(self) -> Iterator[Queue]:
         return iter(self.queues.values())
 
+    def all_tenants(self) -> Iterator[Tenant]:
+        return iter(self.tenants.values())
+
     def all_api_tokens(self) -> Iterator[ApiToken]:
         return iter(self.api_tokens.values())
 
@@ -388,7 +407,7 @@ class PlainState(PlainReads):
                 case PutOutage():
                     assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
                     self._outage_ended_at_ms = write.ended_at_ms
-                case PutWorker() | RemoveWorker() | PutToken() | RemoveToken():
+                case PutWorker() | RemoveWorker() | PutToken() | RemoveToken() | PutTenant() | RemoveTenantRecord():
                     self._execute_of_access(write)
                 case PutQueue() | PutWorkflow() | RemoveWorkflow() | PutBackgroundWork() | RemoveBackgroundWork():
                     self._execute_of_definition(write)
@@ -423,8 +442,14 @@ class PlainState(PlainReads):
                 assert Dependency(write.parent, condition) in self.edges[child], "an edge that was stored before"
                 self.verdicts[write.parent, child] = verdict
 
-    def _execute_of_access(self, write: PutWorker | RemoveWorker | PutToken | RemoveToken) -> None:
+    def _execute_of_access(
+        self, write: PutWorker | RemoveWorker | PutToken | RemoveToken | PutTenant | RemoveTenantRecord
+    ) -> None:
         match write:
+            case PutTenant():
+                self.tenants[write.tenant.name] = write.tenant
+            case RemoveTenantRecord():
+                del self.tenants[write.name]
             case PutWorker():
                 self.workers[write.worker.name] = write.worker
             case RemoveWorker():

@@ -36,6 +36,7 @@ from raftsched.core.operations.control import (
 )
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
+from raftsched.core.operations.tenants import RemoveTenant, SaveTenant
 from raftsched.core.records.api_token import Role
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Condition, Dependency, JobError, SilentLease
@@ -165,6 +166,13 @@ token_creations = st.builds(
 )  # fmt: skip
 token_rotations = st.builds(RotateToken, id=texts, digest=digests, former_until_ms=times, actor=texts)
 token_revocations = st.builds(RevokeToken, id=texts, actor=texts)
+quotas = st.integers(-2, 5)
+tenant_settings = st.builds(
+    SaveTenant,
+    name=texts, unfinished_jobs_max=quotas, schedules_max=quotas, submits_per_second=quotas, submit_burst=quotas,
+    weight=quotas, actor=texts,
+)  # fmt: skip
+tenant_removals = st.builds(RemoveTenant, name=texts, actor=texts)
 
 # -- such as the state can hold, so that there is something for the others to meet
 
@@ -196,5 +204,6 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations,
+    tenant_settings, tenant_removals,
      children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

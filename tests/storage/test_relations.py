@@ -11,6 +11,7 @@ from raftsched.core.records.job import Condition, Dependency, Verdict
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.spec import Options
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import AuditEntry, BlockedEntry, DeadlineEntry, Dependant, LogSize
 from raftsched.core.state.writes import (
@@ -23,12 +24,14 @@ from raftsched.core.state.writes import (
     PutLog,
     PutQueue,
     PutSchedule,
+    PutTenant,
     PutWorkflow,
     RemoveAudit,
     RemoveBackgroundWork,
     RemoveFirings,
     RemoveJob,
     RemoveSchedule,
+    RemoveTenantRecord,
     RemoveWorkflow,
 )
 from raftsched.errors import Invalid, InvariantBroken
@@ -94,6 +97,25 @@ def test_running_jobs_are_counted_by_queue_and_key_and_again_at_opening(home: Ho
     assert state.running_counts() == {("mail", ""): 2, ("mail", "k"): 1}
     state.execute([RemoveJob(running(keyed[2])), RemoveJob(running(plain))])
     assert state.running_counts() == {}
+
+
+def test_unfinished_jobs_and_schedules_are_counted_by_tenant_and_again_at_opening(home: Home) -> None:
+    state = State(home.open())
+    jobs = [make_job(number, tenant=tenant, queue=f"q{number}") for number, tenant in enumerate("aab")]
+    settings = Tenant("a", unfinished_jobs_max=5, revision=1)
+    state.execute([*(PutJob(None, job) for job in jobs), PutTenant(settings), PutSchedule(None, make_schedule(1))])
+    state.execute([PutJob(jobs[0], running(jobs[0])), PutJob(running(jobs[0]), finished(jobs[0]))])
+    fork = state.fork()
+    fork.execute([RemoveJob(jobs[1]), RemoveTenantRecord("a")])
+    assert (fork.unfinished_count("a"), fork.unfinished_count("b"), fork.tenant("a")) == (0, 1, None)
+    assert (state.unfinished_count("a"), state.tenant("a")) == (1, settings)
+    close_entry(state)
+    state.checkpoint()
+    state.execute([RemoveJob(jobs[2]), RemoveSchedule(make_schedule(1)), PutTenant(replace(settings, weight=9))])
+    assert (state.unfinished_counts(), state.schedule_count(), state.schedule_count("default")) == ({"a": 1}, 0, 0)
+    state = State(home.crash())
+    assert state.unfinished_counts() == {"a": 1, "b": 1}
+    assert (state.tenant("a"), state.schedule_count(), state.schedule_count("default")) == (settings, 1, 1)
 
 
 def test_blocked_jobs_come_by_key_falling_priority_due_and_id(state: State) -> None:

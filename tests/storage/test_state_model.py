@@ -107,7 +107,7 @@ _walks = [name for name in vars(Walks) if name.startswith("all_")]
 def contents(view: AuditableView) -> dict[str, object]:
     """All that is stored, in no order."""
     walked: dict[str, object] = {name: sorted(map(repr, getattr(view, name)())) for name in _walks}
-    counts = {"counters": view.counters(), "running": view.running_counts()}
+    counts = {"counters": view.counters(), "running": view.running_counts(), "unfinished": view.unfinished_counts()}
     position = {"fence": view.fence, "outage": view.outage_ended_at_ms, "time": view.cluster_time_ms}
     return walked | counts | position
 

@@ -120,7 +120,7 @@ def fire_times_by_hand_decided_once(history: History) -> list[Violation]:
     violations = []
     for line in history.log_of(Decided):
         assert isinstance(line, Decided)
-        if line.kind not in _BY_HAND or line.reason == "overlap_limit":
+        if line.kind not in _BY_HAND or line.reason in ("overlap_limit", "quota"):
             continue
         place = (line.schedule, line.kind, line.fire_time_ms)
         if place in decided:

@@ -31,6 +31,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "stale_part": "Submit the workflow again with the same idempotency key; its stored jobs are discarded.",
     "not_started": "Wait until its workflow is complete, or submit the workflow again.",
     "needed": "Delete it once its key has expired, or its workflow and the jobs that depend on it have ended.",
+    "quota_exceeded": "Send it again after the time in Retry-After, or ask an operator for a larger quota of the tenant.",
     "limit_reached": "Remove some that are no longer needed, or wait until some have ended.",
     # workers
     "lease_lost": "Stop the handler: another worker has the run, or it has ended.",

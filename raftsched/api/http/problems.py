@@ -7,17 +7,19 @@ text at fault of a request. `field` is the path of the field at fault, such as `
 from __future__ import annotations
 
 import re
+from math import ceil
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 from msgspec import UNSET
 
+from raftsched import limits
 from raftsched.api.http.advice import ADVICE
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.ids import job_id_text
 from raftsched.core.state.results import Refused
-from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
+from raftsched.errors import Invalid, NotFound, QuotaExceeded, RaftschedError, Rejected
 from raftsched.wire.common import Problem
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -51,6 +53,7 @@ def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: li
         job_id=(error.job_id if isinstance(error, Rejected) else "") or UNSET,
         members=(error.members if isinstance(error, Rejected) else ()) or UNSET,
         outcomes=outcomes or UNSET,
+        retry_after_seconds=error.retry_after_seconds if isinstance(error, QuotaExceeded) else UNSET,
     )
 
 
@@ -58,7 +61,8 @@ def problem_response(problem: Problem) -> web.Response:
     """Return the HTTP reply, with Retry-After if the request may be repeated."""
     response = web.Response(body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE)
     if problem.status in _RETRY_LATER:
-        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        seconds = problem.retry_after_seconds
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS if seconds is UNSET else ceil(seconds))
     return response
 
 
@@ -73,6 +77,8 @@ def refusal(refused: Refused, *, at: str = "") -> RaftschedError:
     """Return the error for an operation that the state machine refused; `at` is its path in the request."""
     if refused.code is RejectCode.NOT_FOUND:
         return NotFound(refused.message)
+    if refused.code is RejectCode.QUOTA_EXCEEDED:
+        return QuotaExceeded(refused.message, retry_after_seconds=limits.QUOTA_RETRY_SECONDS)
     named = _FIELD.match(refused.message)
     path = f"{at}.{named['field']}" if named and at else named["field"] if named else ""
     message = f"{at}.{refused.message}" if named and at else refused.message

@@ -10,7 +10,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.problems import refusal
 from raftsched.core.operations.base import Operation
 from raftsched.core.state.results import Refused, Result
-from raftsched.errors import InvariantBroken, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.errors import InvariantBroken, OutcomeUnknown, QuotaExceeded, RaftschedError, Unavailable
 
 Answer = Result | RaftschedError
 _R = TypeVar("_R")
@@ -57,5 +57,5 @@ async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
 
 
 def is_refused_now(answer: object) -> TypeGuard[Unavailable]:
-    """Return whether the operation is certainly not in the log, for a temporary reason."""
-    return isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown)
+    """Return whether the operation is certainly not in the log, for a temporary reason that another node may not have."""
+    return isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown | QuotaExceeded)

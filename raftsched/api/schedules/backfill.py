@@ -33,7 +33,7 @@ from raftsched.api.schedules.reply import found_schedule
 from raftsched.core.operations.schedules import Decision, RunSchedule
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
-from raftsched.core.schedules.fire import OVERLAP_LIMIT
+from raftsched.core.schedules.fire import UNDECIDED
 from raftsched.core.state.results import Fired
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of, grid_period_ms
@@ -86,7 +86,7 @@ class _Ledger:
         for line in lines:
             if line.kind is FiringKind.PLANNED:
                 self._planned.append(line)
-            elif line.kind is FiringKind.BACKFILL and line.reason != OVERLAP_LIMIT:
+            elif line.kind is FiringKind.BACKFILL and line.reason not in UNDECIDED:
                 self._backfilled[line.fire_time_ms] = line
 
     def judge(self, item: _Item, fire_times: TimingFireTimes) -> None:
@@ -239,8 +239,8 @@ def _parts(items: list[_Item]) -> Iterator[list[_Item]]:
 
 
 def _settle(item: _Item, firing: Firing, call: bytes) -> None:
-    """Take over a decision of `call` or of another one; a fire time that hit the limit of runs stays undecided."""
-    item.decided = firing.reason != OVERLAP_LIMIT
+    """Take over a decision of `call` or of another one; a fire time that hit a limit or quota stays undecided."""
+    item.decided = firing.reason not in UNDECIDED
     if not item.decided:
         return
     item.job_id, item.reason = firing.job_id, firing.reason

@@ -22,7 +22,7 @@ from raftsched.client.http.connection import Connection
 from raftsched.client.http.hedge import HedgedRequest, Request
 from raftsched.client.http.problems import RefusedByProxy
 from raftsched.client.http.retries import FOREVER, Failure, Retries, given_up
-from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError
+from raftsched.errors import Invalid, OutcomeUnknown, QuotaExceeded, RaftschedError
 
 Answers = Sequence[object | RaftschedError]
 
@@ -112,9 +112,10 @@ class BatchSender:
         if len(answers) != len(items):
             return _mark_failed(items, OutcomeUnknown(f"{len(answers)} answers to {len(items)} items")), 0.0
         again = _unsettled(items, answers)
-        if len(again) == len(items):
+        quotas = [item.latest_error for item in again if isinstance(item.latest_error, QuotaExceeded)]
+        if len(again) == len(items) and not quotas:
             self._connection.nodes.pass_over(hedged.answered_by)
-        return again, 0.0
+        return again, max((error.retry_after_seconds for error in quotas), default=0.0)
 
     async def _refused(self, items: Sequence[OutgoingItem], failure: Failure) -> tuple[Sequence[OutgoingItem], float]:
         error = failure.error

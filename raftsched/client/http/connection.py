@@ -28,7 +28,7 @@ from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.problems import read_problem
 from raftsched.client.http.retries import Failure, Retries, definite, given_up
 from raftsched.client.http.settings import ClientSettings
-from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.errors import Invalid, OutcomeUnknown, QuotaExceeded, RaftschedError, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, StreamedReply, Timeouts
 from raftsched.ports import Clock, Randomness
 from raftsched.system import SystemClock, system_randomness
@@ -227,7 +227,7 @@ class Connection:
         if not 200 <= status < 300:
             is_overload = status in _OVERLOAD or leader == base
             failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
-            if failure.error.retryable:
+            if failure.error.retryable and not isinstance(failure.error, QuotaExceeded):
                 self.nodes.pass_over(base)
         if leader:
             self.nodes.follow(leader)

@@ -20,6 +20,7 @@ from raftsched.errors import (
     NotFound,
     NotLeader,
     OutcomeUnknown,
+    QuotaExceeded,
     RaftschedError,
     Rejected,
     StorageFull,
@@ -82,6 +83,8 @@ def problem_error(problem: Problem, status: int) -> RaftschedError:
         return _INVALID[problem.code](_PART.sub("", text), field=_PART.sub("", problem.field or ""))
     if problem.code in _UNAVAILABLE:
         return _UNAVAILABLE[problem.code](text)
+    if problem.code == QuotaExceeded.code:
+        return QuotaExceeded(text, retry_after_seconds=problem.retry_after_seconds or 0.0)
     if problem.code == NotLeader.code:
         return NotLeader()
     if problem.code == "not_found":

@@ -96,6 +96,7 @@ def _violations(view: AuditableView) -> Iterator[Violation]:
     yield from check_relations(view)
     yield from _check_counters(view, census)
     yield from _check_running_counts(view, census)
+    yield from _check_unfinished_counts(view, census)
     yield from _check_payloads(view)
     yield from _check_results(view)
 
@@ -176,6 +177,18 @@ def _check_running_counts(view: AuditableView, census: _Census) -> Iterator[Viol
         if found.get(place, 0) != census.running[place]:
             detail = f"{found.get(place, 0)} counted, {census.running[place]} there"
             yield Violation("counts of running jobs agree with the records", "/".join(place), detail)
+
+
+def _check_unfinished_counts(view: AuditableView, census: _Census) -> Iterator[Violation]:
+    found = view.unfinished_counts()
+    expected: Counter[str] = Counter()
+    for key, count in census.counters.items():
+        if key.status not in FINISHED:
+            expected[key.tenant] += count
+    for tenant in sorted(found.keys() | expected.keys()):
+        if found.get(tenant, 0) != expected[tenant]:
+            detail = f"{found.get(tenant, 0)} counted, {expected[tenant]} there"
+            yield Violation("counts of unfinished jobs agree with the records", tenant, detail)
 
 
 def _check_payloads(view: AuditableView) -> Iterator[Violation]:

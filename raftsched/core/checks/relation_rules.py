@@ -27,6 +27,7 @@ from raftsched.core.records.job import (
     Verdict,
 )
 from raftsched.core.records.schedule import Schedule, ScheduleId
+from raftsched.core.records.tenant import WEIGHT_MAX, Tenant
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import Dependant
 from raftsched.core.state.view import AuditableView
@@ -42,6 +43,8 @@ def check_relations(view: AuditableView) -> Iterator[Violation]:
     for schedule in view.all_schedules():
         yield from _check_schedule(view, schedule)
     yield from _check_ledgers(view)
+    for tenant in view.all_tenants():
+        yield from _check_tenant(view, tenant)
     yield from _check_background_work(view)
     yield from _check_logs(view)
 
@@ -230,6 +233,17 @@ def _has_ledger(view: AuditableView, schedule_id: ScheduleId) -> bool:
         view.schedule(schedule_id) is not None
         or view.background_cursor(BackgroundKind.DROP_LEDGER, schedule_id) is not None
     )
+
+
+# -- tenants ----------------------------------------------------------------------------------------------------------
+
+
+def _check_tenant(view: AuditableView, tenant: Tenant) -> Iterator[Violation]:
+    numbers = (tenant.unfinished_jobs_max, tenant.schedules_max, tenant.submits_per_second, tenant.submit_burst)
+    if min(numbers) < 0 or not 1 <= tenant.weight <= WEIGHT_MAX or tenant.revision < 1:
+        yield Violation("a tenant's settings are in range", f"tenant {tenant.name}", repr(tenant))
+    if view.tenant(tenant.name) != tenant:
+        yield Violation("a tenant's settings in memory are those stored", f"tenant {tenant.name}", repr(tenant))
 
 
 # -- background work, logs --------------------------------------------------------------------------------------------

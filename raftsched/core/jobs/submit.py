@@ -16,6 +16,7 @@ from raftsched import limits
 from raftsched.core.checks.invariants import assert_change
 from raftsched.core.jobs.changes import invalid, refused
 from raftsched.core.jobs.dependencies import with_dependencies
+from raftsched.core.jobs.quotas import jobs_refusal
 from raftsched.core.jobs.unique_keys import (
     holder_of_idempotency_key,
     holder_of_unique_key,
@@ -65,6 +66,8 @@ def submit_job(view: ForkableView, operation: SubmitJob, context: Context) -> Ap
         unique_holder = holder_of_unique_key(view, operation.tenant, options.unique_key)
         if unique_holder is not None and holds_unique_key(unique_holder, context.now_ms):
             return unique_conflict(unique_holder)
+    if refusal := jobs_refusal(view, operation.tenant):
+        return Applied(refusal)
     job = new_job(operation, context, actor=operation.actor)
     applied = Applied(Submitted(job, duplicate=False), (PutJob(None, job, payload=operation.payload or None),))
     if key_holder is not None or unique_holder is not None:

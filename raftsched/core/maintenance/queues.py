@@ -28,13 +28,13 @@ from raftsched.core.records.bounds import (
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue, TenantWeight
 from raftsched.core.records.spec import Hook, hook_problem
+from raftsched.core.records.tenant import WEIGHT_MAX
 from raftsched.core.state.audit import audited, queue_changes
 from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, QueueSaved
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutBackgroundWork, PutQueue, Write
 
-WEIGHT_MAX = 1_000
 _NUMBERS = (
     "rate_count",
     "rate_period_ms",

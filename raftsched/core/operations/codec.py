@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from raftsched.core.operations import access, control, queues, schedules  # noqa: F401  # their operations are found by base
+from raftsched.core.operations import access, control, queues, schedules, tenants  # noqa: F401  # base finds their operations
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import (
     RunSchedule,
@@ -46,7 +46,8 @@ class SubmitJob(Operation, frozen=True, tag=1):
     """Store a new job, or find the job that the same tenant submitted with the same idempotency key.
 
     Result: `Submitted`. Rejected: `idempotency_mismatch` (same key, other fingerprint), `unknown_dependency`,
-    `unique_conflict` (never for a repeat under the same idempotency key; `Refused.job_id` names the other job).
+    `unique_conflict` (never for a repeat under the same idempotency key; `Refused.job_id` names the other job),
+    `quota_exceeded`.
     """
 
     id: JobId
@@ -70,7 +71,8 @@ class SubmitWorkflow(Operation, frozen=True, tag=27):
 
     None of its jobs runs, and lists do not show it as running, until the last part is applied. Parents are jobs of this or
     an earlier part, or any other stored jobs. Result: `WorkflowSaved`. Rejected, with nothing written:
-    `unknown_dependency`, `idempotency_mismatch`, `stale_part` (not the next part).
+    `unknown_dependency`, `idempotency_mismatch`, `stale_part` (not the next part), `quota_exceeded` (not all of its
+    jobs, or not all that are left of them, are allowed).
     """
 
     id: WorkflowId
@@ -298,6 +300,7 @@ class RejectCode(IntEnum):
     LIMIT_REACHED = 19
     WAITING_DEPENDENCIES = 20
     DEPENDENCY_UNMET = 21
+    QUOTA_EXCEEDED = 22
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from raftsched.core.records.spec import Hook
 class TenantWeight(msgspec.Struct, frozen=True, array_like=True):
     tenant: str
     weight: int
-    """1 to 1,000; tenants without an entry have 1."""
+    """1 to `tenant.WEIGHT_MAX`; tenants without an entry have that of their settings."""
 
 
 class Queue(msgspec.Struct, frozen=True, array_like=True):
@@ -53,9 +53,6 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     def next_deadline_ms(self) -> int:
         """Return the time at which its pause ends by itself; 0 = never."""
         return self.pause_until_ms if self.paused else 0
-
-    def weight_of(self, tenant: str) -> int:
-        return next((each.weight for each in self.weights if each.tenant == tenant), 1)
 
 
 _decoder = msgspec.msgpack.Decoder(Queue)

@@ -203,8 +203,8 @@ class Firing(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId = JobId(b"")
     """b"" = skipped."""
     reason: str = ""
-    """The reason of a skip: `overlap`, `misfire`, `paused`, `catchup_expired`, `max_firings`, `overlap_limit`, `changed`,
-    the calendar's reason, or the reason why the job was rejected."""
+    """The reason of a skip: `overlap`, `misfire`, `paused`, `catchup_expired`, `max_firings`, `overlap_limit`, `quota`,
+    `changed`, the calendar's reason, or the reason why the job was rejected."""
     count: int = 1
     """Fire times in this line; not 1 only for skipped ones, 0 = too many to count."""
     last_fire_time_ms: TimeMs = TimeMs(0)

@@ -24,6 +24,7 @@ from raftsched import limits
 from raftsched.core.jobs.cancel import cancel_job
 from raftsched.core.jobs.changes import invalid, refused
 from raftsched.core.jobs.notices import Happening, recorded
+from raftsched.core.jobs.quotas import SKIP_REASON, jobs_refusal
 from raftsched.core.jobs.submit import submit_job
 from raftsched.core.jobs.unique_keys import holder_of_idempotency_key, holds_idempotency_key
 from raftsched.core.operations.codec import CancelJob, RejectCode
@@ -47,6 +48,8 @@ from raftsched.core.state.writes import PutFiring, PutSchedule, RemoveFirings
 
 OVERLAP_LIMIT: Final = "overlap_limit"
 """The reason of a skip because the schedule has too many unfinished runs."""
+UNDECIDED: Final = frozenset({OVERLAP_LIMIT, SKIP_REASON})
+"""Reasons of a skipped run by hand that leave its fire time open: the same call decides it again."""
 _MISSED_REASONS: Final = frozenset({"misfire", "catchup_expired"})
 """The reasons of the leader to skip fire times that were missed."""
 _WANTED_SKIPS: Final = frozenset({"overlap", "max_firings"})
@@ -146,7 +149,14 @@ def run_schedule(view: ForkableView, operation: RunSchedule, context: Context) -
 def _decide_by_hand(
     round_: _Round, operation: RunSchedule, asked: list[tuple[Decision, Firing | None]], context: Context
 ) -> Applied:
-    """Decide what no earlier call has; each decision is paired with the known line of its fire time."""
+    """Decide what no earlier call has; each decision is paired with the known line of its fire time.
+
+    All of these are rejected if the tenant's quota allows no job; if it allows some, the others are left undecided.
+    """
+    if any(known is None and decision.job_id for decision, known in asked):
+        refusal = jobs_refusal(round_.fork, round_.schedule.tenant)
+        if refusal is not None:
+            return Applied(refusal)
     is_trigger = operation.kind is FiringKind.MANUAL
     made: list[Firing] = []
     for decision, known in asked:
@@ -220,9 +230,9 @@ class _Round:
         self._active = schedule.backfilling if self._is_backfill else schedule.active
 
     def known(self, fire_time_ms: TimeMs) -> Firing | None:
-        """Return the line of a decided fire time, or None; one skipped because of `overlap_limit` can be decided again."""
+        """Return the line of a decided fire time, or None; one that is `UNDECIDED` can be decided again."""
         line = self.fork.firing(self.schedule.id, fire_time_ms, self._kind)
-        return None if line is None or line.reason == OVERLAP_LIMIT else line
+        return None if line is None or line.reason in UNDECIDED else line
 
     def decide(self, decision: Decision) -> Firing:
         """Fire or skip, write the line of the ledger, and return it."""
@@ -293,7 +303,7 @@ class _Round:
         submit = replace(submit, depends_on=depends_on, actor=actor)
         result, writes = submit_job(self.fork, submit, self._context)
         if isinstance(result, Refused):
-            return result.code.label
+            return SKIP_REASON if result.code is RejectCode.QUOTA_EXCEEDED else result.code.label
         assert isinstance(result, Submitted)
         self.fork.execute(writes)
         self._active = (*self._active, result.job.id)

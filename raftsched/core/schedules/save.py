@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.core.jobs.changes import invalid, refused
 from raftsched.core.jobs.notices import counted_from_now, success_within_ms
+from raftsched.core.jobs.quotas import schedules_refusal
 from raftsched.core.jobs.submit import submit_problem
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.operations.control import BackgroundKind
@@ -82,6 +83,8 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         return refused(RejectCode.INVALID, "id: belongs to another schedule")
     if view.schedule_count() >= limits.SCHEDULES_MAX:
         return refused(RejectCode.LIMIT_REACHED, f"there are {limits.SCHEDULES_MAX} schedules, and no more may be")
+    if refusal := schedules_refusal(view, operation.tenant):
+        return Applied(refusal)
     schedule = Schedule(
         id=operation.id,
         tenant=operation.tenant,

@@ -16,6 +16,7 @@ from raftsched.core.records.parameters import parameters_text
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.records.spec import SPEC_TEXTS, JobSpec, Options, hook_text
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.texts import (
     NONE,
     list_text,
@@ -51,6 +52,11 @@ def job_changes(before: Job, after: Job) -> str:
 def queue_changes(before: Queue, after: Queue) -> str:
     """Return the changed settings as `field: before -> after`; "" if there are none."""
     return _changes(before, after, _QUEUE)
+
+
+def tenant_changes(before: Tenant, after: Tenant) -> str:
+    """Return the changed settings as `field: before -> after`; "" if there are none."""
+    return _changes(before, after, _TENANT)
 
 
 def schedule_changes(before: Schedule, after: Schedule, *, payload_changed: bool = False) -> str:
@@ -109,6 +115,13 @@ _QUEUE: Final[_Told] = {
     "on_failure": lambda queue: hook_text(queue.on_failure),
     "on_success": lambda queue: hook_text(queue.on_success),
     "weights": lambda queue: list_text(tuple(f"{each.tenant}={each.weight}" for each in queue.weights)),
+}
+_TENANT: Final[_Told] = {
+    "unfinished_jobs": lambda tenant: optional_count(tenant.unfinished_jobs_max),
+    "schedules": lambda tenant: optional_count(tenant.schedules_max),
+    "submits_per_second": lambda tenant: optional_count(tenant.submits_per_second),
+    "submit_burst": lambda tenant: optional_count(tenant.submit_burst),
+    "weight": lambda tenant: str(tenant.weight),
 }
 _TEMPLATE: Final[_Told] = {
     **{name: _of_spec(tell) for name, tell in SPEC_TEXTS.items()},

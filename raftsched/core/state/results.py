@@ -14,6 +14,7 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.writes import Write
 
@@ -94,6 +95,11 @@ class QueueSaved(NamedTuple):
     queue: Queue
 
 
+class TenantSaved(NamedTuple):
+    tenant: Tenant
+    """Its present settings; if they were removed, the last ones."""
+
+
 class TokenSaved(NamedTuple):
     token: ApiToken
 
@@ -129,6 +135,7 @@ Result = (
     | ScheduleSaved
     | Fired
     | QueueSaved
+    | TenantSaved
     | TokenSaved
     | WorkflowSaved
     | Refused

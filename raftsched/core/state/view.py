@@ -11,6 +11,7 @@ from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import (
     BlockedEntry,
@@ -51,7 +52,18 @@ class View(Protocol):
 
     def api_token(self, token_id: str) -> ApiToken | None: ...
     def api_token_count(self) -> int: ...
-    def schedule_count(self) -> int: ...
+    def schedule_count(self, tenant: str | None = None) -> int:
+        """Return the count of schedules, of one tenant or of all."""
+
+    def tenant(self, name: str) -> Tenant | None:
+        """Return the tenant's settings; None if it has none."""
+
+    def tenant_count(self) -> int:
+        """Return the count of tenants that have settings."""
+
+    def unfinished_count(self, tenant: str) -> int:
+        """Return the count of the tenant's unfinished jobs, in whatever queues."""
+
     def running_count(self, queue: str) -> int:
         """Return the count of the queue's leased jobs."""
 
@@ -164,6 +176,10 @@ class AuditableView(View, Protocol):
 
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
     def all_queues(self) -> Iterator[Queue]: ...
+    def all_tenants(self) -> Iterator[Tenant]: ...
+    def unfinished_counts(self) -> dict[str, int]:
+        """Return the counts of unfinished jobs by tenant, without zeros."""
+
     def all_api_tokens(self) -> Iterator[ApiToken]: ...
     def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
         """Yield (kind, subject, cursor)."""

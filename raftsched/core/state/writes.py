@@ -16,6 +16,7 @@ from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.entries import AuditEntry, Dependant
 
@@ -79,6 +80,16 @@ class RemoveWorker(NamedTuple):
 class PutQueue(NamedTuple):
     old: Queue | None
     new: Queue
+
+
+class PutTenant(NamedTuple):
+    tenant: Tenant
+
+
+class RemoveTenantRecord(NamedTuple):
+    """Remove the settings of a tenant, which must exist."""
+
+    name: str
 
 
 class PutToken(NamedTuple):
@@ -168,6 +179,8 @@ Write = (
     | PutWorker
     | RemoveWorker
     | PutQueue
+    | PutTenant
+    | RemoveTenantRecord
     | PutToken
     | RemoveToken
     | PutWorkflow

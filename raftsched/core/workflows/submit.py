@@ -25,6 +25,7 @@ from raftsched.core.jobs.dependencies import (
     judge,
     mark_parents,
 )
+from raftsched.core.jobs.quotas import jobs_refusal
 from raftsched.core.jobs.submit import new_job, submit_problem
 from raftsched.core.operations.codec import RejectCode, SubmitJob, SubmitWorkflow
 from raftsched.core.operations.control import BackgroundKind
@@ -118,7 +119,12 @@ def _store(
     before: Workflow,
     makes_room: tuple[Write, ...] = (),
 ) -> Applied:
-    """Store the part that follows `before`, and open the workflow after the last part."""
+    """Store the part that follows `before`, and open the workflow after the last part.
+
+    All jobs that are left of it must be within the tenant's quota, so that it is not rejected halfway.
+    """
+    if refusal := jobs_refusal(view, operation.tenant, operation.job_count - operation.first):
+        return Applied(refusal)
     cascade = Cascade(view, context, budget=context.inline_max)
     workflow = replace(
         before,
@@ -129,8 +135,7 @@ def _store(
         revision=context.index,
     )
     cascade.put(*makes_room, PutWorkflow(old, workflow))
-    refusal = _store_jobs(view, cascade, operation, context)
-    if refusal is not None:
+    if refusal := _store_jobs(view, cascade, operation, context):
         return Applied(refusal)
     if workflow.is_whole:
         cascade.put(_audit(workflow, "submit", operation.actor, context, f"{workflow.job_count} jobs"))

@@ -33,7 +33,7 @@ Budget: the names in a queue's lanes share `limits.READY_BUFFER_JOBS_MAX` for ea
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from raftsched import limits
@@ -307,11 +307,14 @@ class ReadyQueue:
         part = self.parts.get("" if lane.part.region else region)
         return part.lanes.get(lane.tenant) if part is not None and part is not lane.part else None
 
-    def turn(self, tenant: str) -> int:
-        """Return how many jobs the tenant of the first lane may give now, while others wait behind."""
+    def turn(self, tenant: str, default_weight: Callable[[str], int]) -> int:
+        """Return how many jobs the tenant of the first lane may give now, while others wait behind.
+
+        `default_weight` returns the weight of a tenant that the queue does not name.
+        """
         credit = self._credits.get(tenant, 0)
         if credit <= 0:
-            credit = self._credits[tenant] = credit + self._weights.get(tenant, 1)
+            credit = self._credits[tenant] = credit + (self._weights.get(tenant) or default_weight(tenant))
         return credit
 
     def end_turn(self, tenant: str, given_count: int) -> None:

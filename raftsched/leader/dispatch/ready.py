@@ -236,7 +236,7 @@ class ReadyJobs(Buffer):
                 return False
             other = queue.other_lane(lane, region) if region else None
             shared = tenant is None and queue.is_shared(lane, other, region)
-            share = left = min(count, queue.turn(lane.tenant)) if shared else count
+            share = left = min(count, queue.turn(lane.tenant, self._weight)) if shared else count
             while left:
                 heap = (
                     self._first_heap(lane, tags, now_ms)
@@ -257,6 +257,10 @@ class ReadyJobs(Buffer):
             if shared:
                 queue.end_turn(lane.tenant, given)
         return True
+
+    def _weight(self, tenant: str) -> int:
+        settings = self._view.tenant(tenant)
+        return 1 if settings is None else settings.weight
 
     # -- looking at each ----------------------------------------------------------------------------------------------
 

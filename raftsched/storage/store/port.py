@@ -96,6 +96,8 @@ class Table(IntEnum):
     """kind, text, 0 or the status it ended in, job id → nothing: jobs by queue, by name and by tag, for lists."""
     TOKENS = 30
     """id → record."""
+    TENANTS = 31
+    """name → record."""
 
 
 Row = tuple[bytes, bytes]

@@ -1,10 +1,12 @@
 """Read records other than jobs: queues, schedules, ledgers, workflows, background work, deadlines, the audit trail.
 
-Queues are few, and every lease reads them: they are kept decoded in memory, and written through.
+Queues and tenants are few, and every lease and submission reads them: they are kept decoded in memory, and written
+through.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -23,6 +25,7 @@ from raftsched.core.records.schedule import (
     decode_firing,
     decode_schedule,
 )
+from raftsched.core.records.tenant import Tenant, decode_tenant
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
 from raftsched.core.state.entries import AuditEntry, DeadlineEntry
 from raftsched.storage.store.port import Rows, Table, all_rows
@@ -71,6 +74,25 @@ class Catalog:
             descending=descending,
         )
 
+    # -- tenants ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tenants(self) -> SortedDict[str, Tenant]:
+        tenants = (decode_tenant(record) for _, record in all_rows(self._store, Table.TENANTS))
+        return SortedDict((tenant.name, tenant) for tenant in tenants)
+
+    def tenant(self, name: str) -> Tenant | None:
+        """Return the tenant's settings; None if it has none."""
+        found: Tenant | None = self._tenants.get(name)
+        return found
+
+    def tenant_count(self) -> int:
+        return len(self._tenants)
+
+    def configured_tenants(self, *, after: str = "") -> Iterator[str]:
+        """Yield the tenants that have settings, by name, behind `after`; reads no table."""
+        return iter(self._tenants.irange(after, inclusive=(False, True)))
+
     # -- tokens -------------------------------------------------------------------------------------------------------
 
     def api_token(self, token_id: str) -> ApiToken | None:
@@ -93,12 +115,12 @@ class Catalog:
         return None if record is None else decode_schedule(record)
 
     @cached_property
-    def _schedule_count(self) -> int:
-        return sum(1 for _ in all_rows(self._store, Table.SCHEDULES))
+    def _schedule_counts(self) -> Counter[str]:
+        return Counter(keys.read_dedup_key(name)[0] for name, _ in all_rows(self._store, Table.SCHEDULE_NAMES))
 
-    def schedule_count(self) -> int:
-        """Return the count of schedules; it is counted once at opening, and updated by each write."""
-        return self._schedule_count
+    def schedule_count(self, tenant: str | None = None) -> int:
+        """Return the count of schedules, of one tenant or of all; counted once at opening, and updated by each write."""
+        return self._schedule_counts.total() if tenant is None else self._schedule_counts[tenant]
 
     def schedule_id_for_name(self, tenant: str, name: str) -> ScheduleId | None:
         found = self._store.get(Table.SCHEDULE_NAMES, keys.dedup_key(tenant, name))

@@ -87,6 +87,10 @@ class Counters:
             if self.of_queue(queue, tenant):
                 yield queue
 
+    def tenants(self) -> set[str]:
+        """Return the tenants that have jobs."""
+        return set().union(*self._queues.values())
+
     def of_queue(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
         """Return the counts above zero of a queue, of one tenant or of all."""
         found: dict[Status, int] = {}

@@ -33,6 +33,7 @@ from raftsched.storage.tables import edges, keys, logs
 from raftsched.storage.tables.facets import HIGHEST_ID, LOWEST_ID, Facets, page_of_facets
 from raftsched.storage.tables.leased_counts import RunningCounts
 from raftsched.storage.tables.pages import JobPage, check_cursor, page_by_status
+from raftsched.storage.tables.unfinished_counts import UnfinishedCounts
 
 
 class JobReads:
@@ -42,6 +43,7 @@ class JobReads:
     """
 
     _store: Rows
+    _unfinished: UnfinishedCounts
 
     # -- records ------------------------------------------------------------------------------------------------------
 
@@ -99,6 +101,10 @@ class JobReads:
     @cached_property
     def _running(self) -> RunningCounts:
         return RunningCounts(self.leased_jobs())
+
+    def unfinished_count(self, tenant: str) -> int:
+        """Return how many jobs of the tenant are unfinished, in whatever queues; reads no table."""
+        return self._unfinished.of(tenant)
 
     def running_count(self, queue: str) -> int:
         """Return how many jobs of the queue are leased."""

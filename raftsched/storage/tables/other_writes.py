@@ -5,6 +5,7 @@ Deadlines, names and keys are derived from the records by pure functions of `ind
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from raftsched.core.records.api_token import encode_api_token
 from raftsched.core.records.job import encode_worker
 from raftsched.core.records.queue import Queue, encode_queue
 from raftsched.core.records.schedule import encode_firing, encode_schedule
+from raftsched.core.records.tenant import Tenant, encode_tenant
 from raftsched.core.records.workflow import encode_workflow
 from raftsched.core.state.writes import (
     PutAudit,
@@ -24,6 +26,7 @@ from raftsched.core.state.writes import (
     PutLog,
     PutQueue,
     PutSchedule,
+    PutTenant,
     PutToken,
     PutWorker,
     PutWorkflow,
@@ -31,6 +34,7 @@ from raftsched.core.state.writes import (
     RemoveBackgroundWork,
     RemoveFirings,
     RemoveSchedule,
+    RemoveTenantRecord,
     RemoveToken,
     RemoveWorker,
     RemoveWorkflow,
@@ -50,10 +54,12 @@ class OtherWrites:
     if TYPE_CHECKING:
         _store: Rows
         _queues: SortedDict[str, Queue]
-        _schedule_count: int
+        _tenants: SortedDict[str, Tenant]
+        _schedule_counts: Counter[str]
         applied_index: int
 
         def _own_queues(self) -> SortedDict[str, Queue]: ...
+        def _own_tenants(self) -> SortedDict[str, Tenant]: ...
         def _move_entries(self, before: Entries, after: Entries) -> None: ...
         def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None: ...
 
@@ -75,12 +81,14 @@ class OtherWrites:
             case RemoveAudit(before_index, limit):
                 for key, _ in self._store.scan(Table.AUDIT, b"", keys.audit_key(before_index), limit=limit):
                     self._store.remove(Table.AUDIT, key)
-            case PutWorker() | RemoveWorker() | PutToken() | RemoveToken():
+            case PutWorker() | RemoveWorker() | PutToken() | RemoveToken() | PutTenant() | RemoveTenantRecord():
                 self._execute_access(write)
             case _:
                 self._execute_definition(write)
 
-    def _execute_access(self, write: PutWorker | RemoveWorker | PutToken | RemoveToken) -> None:
+    def _execute_access(
+        self, write: PutWorker | RemoveWorker | PutToken | RemoveToken | PutTenant | RemoveTenantRecord
+    ) -> None:
         """Execute a write of who uses the cluster."""
         match write:
             case PutWorker(worker):
@@ -91,6 +99,12 @@ class OtherWrites:
                 self._put_record(Table.TOKENS, keys.name_key(token.id), encode_api_token(token))
             case RemoveToken(token_id):
                 self._store.remove(Table.TOKENS, keys.name_key(token_id))
+            case PutTenant(tenant):
+                self._put_record(Table.TENANTS, keys.name_key(tenant.name), encode_tenant(tenant))
+                self._own_tenants()[tenant.name] = tenant
+            case RemoveTenantRecord(name):
+                self._store.remove(Table.TENANTS, keys.name_key(name))
+                del self._own_tenants()[name]
 
     def _execute_definition(self, write: Write) -> None:
         """Execute a write of something that users define, or of background work."""
@@ -115,13 +129,14 @@ class OtherWrites:
     def _execute_schedule(self, write: Write) -> None:
         match write:
             case PutSchedule(old, schedule, payload):
-                self._schedule_count += old is None
+                if old is None:
+                    self._count_schedule(schedule.tenant, 1)
                 self._put_record(Table.SCHEDULES, schedule.id, encode_schedule(schedule))
                 if payload is not None:
                     self._put_text(Table.PAYLOADS, schedule.id, payload)
                 self._move_entries(schedule_entries(old), schedule_entries(schedule))
             case RemoveSchedule(old):
-                self._schedule_count -= 1
+                self._count_schedule(old.tenant, -1)
                 self._store.remove(Table.SCHEDULES, old.id)
                 self._store.delete(Table.PAYLOADS, old.id)
                 self._move_entries(schedule_entries(old), ())
@@ -133,6 +148,11 @@ class OtherWrites:
                     self._store.remove(Table.FIRINGS, keys.firing_key(schedule_id, firing.fire_time_ms, firing.kind))
             case _:
                 raise InvariantBroken(f"a write that the state does not know: {write!r}")
+
+    def _count_schedule(self, tenant: str, change: int) -> None:
+        counts = self._schedule_counts.copy()  # a fork has those of its base
+        counts[tenant] += change
+        self._schedule_counts = +counts
 
     def _put_record(self, table: Table, key: bytes, record: bytes) -> None:
         self._store.put(table, key, record)

@@ -17,6 +17,7 @@ from raftsched.core.records.schedule import (
     decode_firing,
     decode_schedule,
 )
+from raftsched.core.records.tenant import Tenant, decode_tenant
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
 from raftsched.core.state.entries import (
     BlockedEntry,
@@ -148,6 +149,9 @@ class Walks:
 
     def all_api_tokens(self) -> Iterator[ApiToken]:
         return self._each(Table.TOKENS, lambda _, record: decode_api_token(record))
+
+    def all_tenants(self) -> Iterator[Tenant]:
+        return self._each(Table.TENANTS, lambda _, record: decode_tenant(record))
 
     def all_queues(self) -> Iterator[Queue]:
         return self._each(Table.QUEUES, lambda _, record: decode_queue(record))

@@ -20,6 +20,7 @@ from raftsched.core.records.job import AttemptEnd, Condition, Dependency, Job, N
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 from raftsched.core.records.spec import JobSpec, Options
+from raftsched.core.records.tenant import Tenant
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import (
     BlockedEntry,
@@ -584,6 +585,19 @@ def test_check_finds_a_count_of_running_jobs_that_is_wrong(cast: Cast, place: tu
     counts[place] = counts.get(place, 0) + 1
     cast.state.running_counts = lambda: counts  # type: ignore[method-assign]  # one look is tampered with
     assert cast.rules() == {"counts of running jobs agree with the records"}
+
+
+@pytest.mark.parametrize("tenant", ["default", "nobody"])
+def test_check_finds_a_count_of_unfinished_jobs_that_is_wrong(cast: Cast, tenant: str) -> None:
+    counts = cast.state.unfinished_counts()
+    counts[tenant] = counts.get(tenant, 0) + 1
+    cast.state.unfinished_counts = lambda: counts  # type: ignore[method-assign]  # one look is tampered with
+    assert cast.rules() == {"counts of unfinished jobs agree with the records"}
+
+
+def test_check_finds_settings_of_a_tenant_that_are_out_of_range(cast: Cast) -> None:
+    cast.state.tenants["acme"] = Tenant("acme", weight=0, revision=1)
+    assert cast.rules() == {"a tenant's settings are in range"}
 
 
 # -- the assertions of production

@@ -85,11 +85,6 @@ def test_configure_offers_blocked_jobs_again_where_the_limit_of_a_key_rose(scene
     assert work in scene.last.writes
 
 
-def test_weight_of_a_tenant_that_is_not_named_is_one(scene: ControlScene) -> None:
-    queue = scene.configure(weights=(TenantWeight("a", 3),))
-    assert (queue.weight_of("a"), queue.weight_of("b")) == (3, 1)
-
-
 # -- pause
 
 

@@ -90,6 +90,7 @@ def looks(view: View, limit: int) -> dict[str, object]:
         "workers": view.worker("w1"),
         "queues": [view.queue(queue) for queue in QUEUES],
         "queue count": view.queue_count(),
+        "unfinished": view.unfinished_count("default"),
     }
 
 

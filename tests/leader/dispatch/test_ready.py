@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from raftsched import limits
+from raftsched.core.operations.tenants import SaveTenant
 from raftsched.core.records.ids import JobId, name_tag
 from raftsched.core.records.job import WAITING, Job
 from raftsched.core.records.queue import TenantWeight
@@ -532,6 +534,16 @@ def test_ready_shares_jobs_of_all_tenants_as_if_there_were_no_workers_of_one(wor
         take(ready, world, tenant="a", count=3)
         shares.append(tenants_of(world, take(ready, world, count=2)))
     assert "".join(shares).count("a") == 10
+
+
+def test_ready_shares_by_the_weights_of_tenants_unless_the_queue_names_them(world: World, ready: ReadyJobs) -> None:
+    world.apply(SaveTenant("a", weight=3), SaveTenant("b", weight=2))
+    for queue in ("mail", "pay"):
+        for tenant in "abc":
+            world.submit(queue, tenant=tenant, count=50)
+    world.configure("pay", weights=(TenantWeight("a", 1),))
+    shares = [Counter(tenants_of(world, take(ready, world, queue, count=24))) for queue in ("mail", "pay")]
+    assert shares == [{"a": 12, "b": 8, "c": 4}, {"a": 6, "b": 12, "c": 6}]
 
 
 def test_ready_knows_queues_by_pattern_for_each_tenant(world: World, ready: ReadyJobs) -> None:
