@@ -14,7 +14,8 @@ from raftsched.errors import Invalid
 _CHARS_MAX: Final = 254
 _NAME_CHARS_MAX: Final = 200
 _NAMED: Final = re.compile(r"(?P<name>[^<>]*?) *<(?P<address>[^<>]+)>")
-_LOCAL: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_LOCAL: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=^_`{|}~-]+)*")
+"""Without the question mark: `=?` begins an encoded word, which readers of mail decode."""
 _LABEL: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from email.headerregistry import Address
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,7 @@ async def test_notice_has_its_sentence_and_its_facts_as_text(server: MailServer)
         ({"to": "a b@c"}, "to: 'a b@c' is not one address"),
         ({"to": '"a b"@c'}, "is not one address"),
         ({"to": "a@[127.0.0.1]"}, "is not one address"),
+        ({"cc": "=?utf-8?q?a=0D=0ABcc?=@b.c"}, "is not one address"),
         ({"cc": "Eve\r\nBcc: x@b.c <a@b.c>"}, "cc: the name must be at most 200 printable characters"),
         ({"bcc": ["a@b.c\r"]}, "bcc[0]: "),
         ({"reply_to": "a@b.c\n"}, "reply_to: "),
@@ -172,6 +174,32 @@ async def test_payload_that_is_no_safe_email_is_refused_by_field_and_nothing_is_
     assert isinstance(verdict, InvalidEmail)
     assert text in str(verdict)
     assert server.connection_count == 0
+
+
+ENCODED = "=?utf-8?q?a=0D=0ABcc:_evil=40example.net=0D=0A=0D=0Abody?="
+"""A line break and more, as an encoded word."""
+
+
+@for_each(
+    "text",
+    [ENCODED, f"ü {ENCODED} ü", "=?utf-8?b?YQ0KQmNjOiBlQHgueQ0KDQpi?=", "a" * 200, 'a"b\\', "Lé, Ann; x@evil.net"],
+)
+async def test_texts_of_the_head_arrive_as_they_are_and_add_nothing_to_it(server: MailServer, text: str) -> None:
+    named = {"to": f"{text} <ann@example.org>", "cc": [f"{text} <bo@example.org>", "al@example.org"]}
+    await send(server.port, named | {"reply_to": named["to"], "subject": text, "text": "Hi"}, sender=named["to"])
+    message, raw = server.letters[-1].message, server.letters[-1].message.as_bytes()
+    assert set(message.keys()) == {
+        *("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted"),
+        *("Content-Type", "Content-Transfer-Encoding", "MIME-Version"),
+    }
+    # Without spaces: Python keeps one between two encoded words of a name, which RFC 2047 says to drop.
+    found = {name: [str(each).replace(" ", "") for each in message[name].addresses] for name in ("To", "Cc")}
+    assert found == {
+        "To": [str(Address(text, addr_spec="ann@example.org")).replace(" ", "")],
+        "Cc": [str(Address(text, addr_spec="bo@example.org")).replace(" ", ""), "al@example.org"],
+    }
+    assert (message["Subject"], server.letters[-1].text.strip()) == (text, "Hi")
+    assert max(map(len, raw.splitlines())) <= 100
 
 
 @for_each("payload", [None, "text", [], {"to": "a@b.c"}])
