@@ -43,6 +43,8 @@ from raftsched.api.schedules.files import ScheduleFiles
 from raftsched.api.schedules.routes import Schedules
 from raftsched.api.schedules.runs import ScheduleRuns
 from raftsched.api.schedules.save import ScheduleSaver
+from raftsched.api.tenants.rates import SubmitRates
+from raftsched.api.tenants.routes import Tenants
 from raftsched.api.workers.leases import Leases
 from raftsched.api.workers.outcomes import Outcomes
 from raftsched.api.workers.progress import Runs
@@ -73,11 +75,12 @@ def create_app(
     forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
-    for route in all_routes(backend, bodies, forwarder, events):
+    rates = SubmitRates(backend)
+    for route in all_routes(backend, bodies, forwarder, events, rates):
         handler = forwarder.at_leader(refusing_bodies(route, bodies))
         for method in route.methods:
             app.router.add_route(method, route.path, handler, name=route.name)
-    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies)))
+    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, rates)))
     app.cleanup_ctx.append(forwarder.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
@@ -97,9 +100,11 @@ def create_runner(app: web.Application, *, stop_seconds: float = 2.0) -> web.App
     )
 
 
-def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: Events) -> tuple[Route, ...]:
+def all_routes(
+    backend: Backend, bodies: Bodies, forwarder: Forwarder, events: Events, rates: SubmitRates
+) -> tuple[Route, ...]:
     """Return the table of all routes."""
-    jobs = Jobs(backend, bodies)
+    jobs = Jobs(backend, bodies, rates)
     bulk = Bulk(backend, bodies)
     saver = ScheduleSaver(backend)
     routes = (
@@ -108,13 +113,14 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
         *JobRecords(backend).routes(),
         *bulk.routes(),
         *DeadLetters(backend, bodies, bulk).routes(),
-        *Workflows(backend, bodies).routes(),
+        *Workflows(backend, bodies, rates).routes(),
         *Runs(backend, bodies).routes(),
         *LegacyJobs(backend, bodies, jobs).routes(),
         *Leases(backend, bodies).routes(),
         *Outcomes(backend, bodies).routes(),
         *Queues(backend).routes(),
         *QueueSettings(backend, bodies).routes(),
+        *Tenants(backend, bodies).routes(),
         *ScheduleRuns(backend, bodies).routes(),
         *Schedules(backend, bodies, saver).routes(),
         *ScheduleFiles(backend, bodies, saver).routes(),
@@ -128,9 +134,9 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
     return (*routes, _openapi_route(routes))
 
 
-def _relay_route(backend: Backend, bodies: Bodies) -> Route:
+def _relay_route(backend: Backend, bodies: Bodies, rates: SubmitRates) -> Route:
     """Return the route by which followers forward submits; it is not part of the API for clients."""
-    relayed = RelayedSubmits(bodies, Jobs(backend, bodies).submit_text)
+    relayed = RelayedSubmits(bodies, Jobs(backend, bodies, rates).submit_text)
     return Route(method="POST", path=RELAY_PATH, handler=relayed.submit_all, answered=Answered.BY_LEADER, reply=None)
 
 

@@ -37,9 +37,10 @@ _SECTIONS: Final = {
         "import": "raftsched.cli.commands.schedule.imports",
         "workflow": "raftsched.cli.commands.workflows",
     },
-    "Queues and workers": {
+    "Queues, workers and tenants": {
         "queue": "raftsched.cli.commands.queues",
         "queues": "raftsched.cli.commands.queues",
+        "tenant": "raftsched.cli.commands.tenants",
         "workers": "raftsched.cli.commands.workers",
         "worker": "raftsched.cli.commands.worker",
     },

@@ -25,6 +25,7 @@ from raftsched.client.records import (
     QueueSettings,
     Rate,
     ScheduleInfo,
+    TenantInfo,
     WorkflowInfo,
 )
 from raftsched.client.specs import Dependency, JobOptions, JobSpec, RetryPolicy, Unique
@@ -60,6 +61,7 @@ __all__ = [
     "ScheduleInfo",
     "ShellOptions",
     "Task",
+    "TenantInfo",
     "Unique",
     "Workflow",
     "WorkflowInfo",

@@ -39,6 +39,7 @@ from raftsched.client.records import AuditEntry, BulkResult, Event, JobInfo
 from raftsched.client.schedules import BlockingSchedules, Schedules
 from raftsched.client.specs import JobOptions, JobSpec
 from raftsched.client.submit import Accepted, Submitter
+from raftsched.client.tenants import BlockingTenants, Tenants
 from raftsched.client.workflows import BlockingWorkflows, Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
@@ -87,6 +88,7 @@ class Client:
         self.schedules = Schedules(self._calls)
         self.workflows = Workflows(self._calls)
         self.dead_letters = DeadLetters(self._calls)
+        self.tenants = Tenants(self._calls)
 
     @classmethod
     def blocking(
@@ -350,6 +352,7 @@ class BlockingClient(Blocking[Client]):
         self.schedules = BlockingSchedules(runtime, lambda client: client.schedules)
         self.workflows = BlockingWorkflows(runtime, lambda client: client.workflows)
         self.dead_letters = BlockingDeadLetters(runtime, lambda client: client.dead_letters)
+        self.tenants = BlockingTenants(runtime, lambda client: client.tenants)
 
     def __enter__(self) -> Self:
         return self

@@ -17,6 +17,7 @@ from raftsched.wire.observing import AuditDocument, ChangeEventDocument
 from raftsched.wire.queues import QueueDocument, QueueSettingsDocument, RateReply, ScaleReply
 from raftsched.wire.runs import ExplainReply, HistoryDocument, LogReply, RunsDocument
 from raftsched.wire.schedules import ApplyDocument, ScheduleDocument
+from raftsched.wire.tenants import TenantDocument
 from raftsched.wire.workflows import EdgeReply, GraphDocument, NodeDocument, WorkflowDocument
 
 PauseInfo = PauseDocument[datetime]
@@ -71,6 +72,10 @@ class Graph(GraphDocument[datetime], frozen=True):
 
 class QueueInfo(QueueDocument[datetime], frozen=True):
     """A queue: the number of its jobs by status, and its settings."""
+
+
+class TenantInfo(TenantDocument[datetime], frozen=True):
+    """A tenant: its quotas, its share and its usage."""
 
 
 class AuditEntry(AuditDocument[datetime], frozen=True):

@@ -27,8 +27,9 @@ from raftsched.client.blocking import Blocking, Runtime, blocking_each
 from raftsched.client.bulk import BlockingDeadLetters, DeadLetters
 from raftsched.client.queues import BlockingQueue
 from raftsched.client.schedules import BlockingSchedules, Schedules
+from raftsched.client.tenants import BlockingTenants, Tenants
 from raftsched.client.workflows import BlockingWorkflows, Workflows
-from raftsched.errors import Invalid, NotFound, RaftschedError, Unavailable
+from raftsched.errors import Invalid, NotFound, QuotaExceeded, RaftschedError, Unavailable
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, running_cluster
 from tests.client.real import real_node
 
@@ -213,6 +214,7 @@ def _public(kind: type) -> set[str]:
         (WorkflowRun, BlockingWorkflowRun),
         (Queue, BlockingQueue),
         (DeadLetters, BlockingDeadLetters),
+        (Tenants, BlockingTenants),
     ],
 )
 def test_twin_has_what_the_async_one_has(inner: type, blocking: type) -> None:
@@ -305,3 +307,15 @@ def test_stream_of_events_is_left_at_will(real: BlockingClient) -> None:
         assert (event.type, event.job_id) == ("job.created", job.id)
         break
     assert job.get().status == "queued"
+
+
+def test_tenants_are_used_without_await(real: BlockingClient) -> None:
+    assert real.tenants.configure("acme", unfinished_jobs=1, weight=2).unfinished_jobs == 1
+    real.submit("a", tenant="acme")
+    assert [(each.name, each.usage.unfinished_jobs) for each in real.tenants.list()] == [("acme", 1)]
+    assert real.tenants.get("acme").weight == 2
+    with pytest.raises(QuotaExceeded, match="unfinished_jobs of tenant acme") as caught:
+        real.submit("a", tenant="acme")
+    assert caught.value.retry_after_seconds > 0
+    assert real.tenants.remove("acme").unfinished_jobs is None
+    real.submit("a", tenant="acme")

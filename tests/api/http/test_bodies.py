@@ -120,6 +120,7 @@ _BODILESS = [
     ("POST", "schedules/report/resume"),
     ("DELETE", "schedules/report"),
     ("DELETE", "workflows/{job}"),
+    ("DELETE", "tenants/acme"),
     ("POST", "cluster/transfer"),
     ("DELETE", "cluster/members/n9"),
 ]

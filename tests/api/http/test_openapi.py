@@ -69,6 +69,8 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/leases": {"post"},
         "/api/v1/leases/heartbeat": {"post"},
         "/api/v1/leases/outcomes": {"post"},
+        "/api/v1/tenants": {"get"},
+        "/api/v1/tenants/{name}": {"get", "patch", "delete"},
         "/api/v1/queues": {"get"},
         "/api/v1/queues/{name}": {"get", "patch"},
         "/api/v1/queues/{name}/pause": {"post"},

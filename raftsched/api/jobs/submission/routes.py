@@ -25,11 +25,12 @@ from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.jobs.reply import job_response
 from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.api.json.items import Item, ItemsDecoder
+from raftsched.api.tenants.rates import SubmitRates
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Refused, Submitted
-from raftsched.errors import Invalid, RaftschedError, Rejected, Unavailable
+from raftsched.errors import Invalid, QuotaExceeded, RaftschedError, Rejected, Unavailable
 from raftsched.wire.jobs import (
     BatchItem,
     BatchReply,
@@ -47,9 +48,10 @@ _CONFLICTS_MAX: Final = 3
 class Jobs:
     """The routes that submit jobs and list them."""
 
-    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, rates: SubmitRates) -> None:
         self._backend = backend
         self._bodies = bodies
+        self._rates = rates
         self._job = StructDecoder(JobRequest)
         self._batch = ItemsDecoder(BatchRequest, "jobs")
 
@@ -86,9 +88,10 @@ class Jobs:
     async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, actor: str) -> Submitted:
         """Store `wanted`, and return the new job, or an existing one for the same key.
 
-        Raises `Rejected` if it conflicts with a unique job and asks for rejection.
+        Raises `Rejected` if it conflicts with a unique job and asks for rejection, and `QuotaExceeded`.
         """
         operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=self._backend.now_ms())
+        self._rates.take(operation.tenant)
         for _ in range(_CONFLICTS_MAX):
             result = await self._backend.propose(signed(operation, actor))
             holder = self._holder(result)
@@ -123,8 +126,9 @@ class Jobs:
             key = wanted.idempotency_key or ""
             fingerprint = fingerprint_of(item.document) if key else b""
             operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=now_ms, at=at)
+            self._rates.take(operation.tenant)
             return _Prepared(operation, at, returns_holder(wanted))
-        except Invalid as error:
+        except (Invalid, QuotaExceeded) as error:
             return error
 
     def _operation(self, wanted: JobRequest, *, key: str, fingerprint: bytes, now_ms: int, at: str = "") -> SubmitJob:

@@ -1,0 +1,1 @@
+"""Serve the routes of tenants, and enforce their rates of submission."""

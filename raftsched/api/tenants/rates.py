@@ -1,0 +1,62 @@
+"""Limit how many jobs a tenant submits in a second, by a token bucket for each tenant that has this quota.
+
+The buckets are in the memory of the leader, and are full when it begins to lead: nothing of a rejected submission
+reaches the log. Each submitted job takes a token, whether it is stored or found by its idempotency key. A workflow is
+stored as a whole, so it is admitted by a full bucket however large it is; the bucket then has a debt.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.core.records.tenant import Tenant
+from raftsched.errors import QuotaExceeded
+
+_MILLI: Final = 1_000
+"""Tokens are counted in thousandths, so that none is lost between two calls."""
+
+
+class _Bucket:
+    __slots__ = ("at_ms", "milli_tokens")
+
+    def __init__(self, milli_tokens: int, at_ms: int) -> None:
+        self.milli_tokens = milli_tokens
+        self.at_ms = at_ms
+
+    def fill(self, settings: Tenant, now_ms: int) -> None:
+        passed_ms = max(now_ms - self.at_ms, 0)
+        self.milli_tokens = min(self.milli_tokens + passed_ms * settings.submits_per_second, settings.burst * _MILLI)
+        self.at_ms = max(now_ms, self.at_ms)
+
+
+class SubmitRates:
+    """The buckets of all tenants; at most `limits.TENANTS_MAX`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend: Final = backend
+        self._buckets: Final[dict[str, _Bucket]] = {}
+
+    def take(self, tenant: str, count: int = 1) -> None:
+        """Take `count` tokens for jobs that are stored together; raises `QuotaExceeded`, which says when to retry."""
+        state, _ = self._backend.stale_state()
+        settings = state.tenant(tenant)
+        if settings is None or not settings.submits_per_second:
+            return
+        bucket = self._filled(settings, self._backend.now_ms())
+        missing = min(count, settings.burst) * _MILLI - bucket.milli_tokens
+        if missing > 0:
+            quota = f"the quota submits_per_second of tenant {tenant} is {settings.submits_per_second:,}"
+            seconds = missing / settings.submits_per_second / _MILLI
+            raise QuotaExceeded(f"{quota}, and it is used up", retry_after_seconds=round(seconds, 3))
+        bucket.milli_tokens -= count * _MILLI
+
+    def _filled(self, settings: Tenant, now_ms: int) -> _Bucket:
+        bucket = self._buckets.get(settings.name)
+        if bucket is None:
+            if len(self._buckets) >= limits.TENANTS_MAX:  # of tenants that have no such quota any more
+                self._buckets.clear()
+            bucket = self._buckets[settings.name] = _Bucket(settings.burst * _MILLI, now_ms)
+        bucket.fill(settings, now_ms)
+        return bucket
