@@ -21,6 +21,7 @@ from aiohttp.test_utils import make_mocked_request
 
 import raftsched
 from raftsched import config, environment, errors
+from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import create_app
 from raftsched.api.backend import Backend
 from raftsched.api.http.advice import ADVICE
@@ -224,7 +225,7 @@ def _leaf_commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tu
 
 def openapi() -> dict[str, Any]:
     """Return the OpenAPI document, as a node answers it."""
-    app = create_app(cast("Backend", object()))  # this one route asks no node
+    app = create_app(cast("Backend", object()), OpenDoor())  # this one route asks no node
     [route] = [route for route in app.router.routes() if route.name == "get_openapi" and route.method == "GET"]
 
     async def answer() -> bytes:

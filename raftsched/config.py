@@ -101,8 +101,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Directory of this node's journal and state; no other process may use it."""
     nodes: tuple[Member, ...]
     """1 to 9 nodes, each with its `id`, and its `raft` and `api` addresses as host:port."""
-    auth: Literal["none"]
-    """Must be set to `none`: everybody who reaches the API may do everything."""
+    auth: Literal["token", "none"]
+    """`token`: callers of the API need a token. `none`: everybody who reaches the API may do everything."""
+    admin_token_file: str = ""
+    """File whose lines are admin tokens of all tenants, the same on every node; needed with `auth = "token"`."""
     cluster: _Name = "raftsched"
     """Name of the cluster; nodes of another name are refused."""
     api_listen: str = ""
@@ -159,6 +161,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError("nodes: expected 1 to 9 nodes with distinct ids (3 or 5 in production)")
         if self.node_id not in ids:
             raise ValueError(f"node_id: {self.node_id!r} is not one of the nodes {', '.join(ids)}")
+        if (self.auth == "token") != bool(self.admin_token_file):
+            raise ValueError(
+                f'admin_token_file: {"needed" if self.auth == "token" else "unused"} with auth = "{self.auth}"'
+            )
         if self.election_seconds_min >= self.election_seconds_max:
             raise ValueError("election_seconds_max: must be larger than election_seconds_min")
         if self.heartbeat_seconds * 3 >= self.election_seconds_min:
@@ -198,12 +204,17 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def warnings(self) -> list[str]:
         """Return warnings about legal settings that are seldom meant."""
+        found = []
+        if self.auth == "none" and not self.api_address[1].is_loopback:
+            found.append(
+                'auth: "none" lets everybody who reaches the API do everything; auth = "token" asks for tokens'
+            )
         count = len(self.nodes)
-        if count % 2:
-            return []
-        lost = count // 2 - 1
-        more = f"with {count + 1}, {lost + 1} may be lost"
-        return [f"nodes: {count} nodes tolerate the loss of {lost}, no more than {count - 1} would; {more}"]
+        if count % 2 == 0:
+            lost = count // 2 - 1
+            more = f"with {count + 1}, {lost + 1} may be lost"
+            found.append(f"nodes: {count} nodes tolerate the loss of {lost}, no more than {count - 1} would; {more}")
+        return found
 
     @property
     def member(self) -> Member:
@@ -227,7 +238,7 @@ def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Node
         raise Invalid(f"{name}: no setting of that name{nearest(name, _setting_names())}", field=name)
     values |= _from_environment(environment)
     if "auth" not in values:
-        raise Invalid('auth: not set; the API has no other mode yet, so say auth = "none" if all callers are trusted')
+        raise Invalid('auth: not set; say auth = "token", or auth = "none" if all who reach the API are trusted')
     try:
         return msgspec.convert(values, NodeConfig, strict=False)
     except msgspec.ValidationError as error:

@@ -17,6 +17,9 @@ from raftsched.errors import Invalid
 PREFIX: Final = "RAFTSCHED_"
 READ_ELSEWHERE: Final[Mapping[str, str]] = {
     "RAFTSCHED_URL": "client, worker and commands: addresses of the cluster",
+    "RAFTSCHED_TOKEN": "client, worker and commands: the token of the API",
+    "RAFTSCHED_TOKEN_FILE": "client, worker and commands: the file that holds the token of the API",
+    "RAFTSCHED_TENANT": "client, worker and commands: the tenant to act for, with a token of all tenants",
     "RAFTSCHED_ACTOR": "commands: who is named in the audit trail",
     "RAFTSCHED_REGION": "worker: its region",
     "RAFTSCHED_FOLLOW_LEADER": "worker: 0 keeps it on the addresses that it was given",

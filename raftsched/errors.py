@@ -89,6 +89,24 @@ class NotFound(Rejected):
         super().__init__("not_found", message, http_status=404)
 
 
+class Unauthorized(Rejected):
+    """The request has no valid token; nothing was changed."""
+
+    code = "unauthorized"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.code, message, http_status=401)
+
+
+class Forbidden(Rejected):
+    """The token of the request does not allow this; nothing was changed."""
+
+    code = "forbidden"
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(self.code, message, http_status=403, field=field)
+
+
 class Unavailable(RaftschedError):
     """The cluster can't take the request now; it was not accepted. Retry after a moment."""
 

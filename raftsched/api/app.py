@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
 import structlog
 from aiohttp import web
 
+from raftsched.api.access.door import Door
+from raftsched.api.access.guard import Guard
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.cluster.audit import Audit
 from raftsched.api.cluster.events import Events
@@ -65,9 +69,9 @@ below."""
 
 
 def create_app(
-    backend: Backend, *, election_seconds: float = ELECTION_SECONDS, http: Http | None = None
+    backend: Backend, door: Door, *, election_seconds: float = ELECTION_SECONDS, http: Http | None = None
 ) -> web.Application:
-    """Return the application that serves the API of `backend`'s node.
+    """Return the application that serves the API of `backend`'s node to whom `door` lets in.
 
     Requests wait for a leader for `election_seconds`, and are forwarded to it by `http`.
     """
@@ -76,11 +80,14 @@ def create_app(
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
     rates = SubmitRates(backend)
+    guard = Guard(door)
     for route in all_routes(backend, bodies, forwarder, events, rates):
-        handler = forwarder.at_leader(refusing_bodies(route, bodies))
+        checked = refusing_bodies(route, bodies)
+        checked = replace(checked, handler=guard.protected(route.access, checked.handler))
+        handler = guard.screened(route.access, forwarder.at_leader(checked))
         for method in route.methods:
             app.router.add_route(method, route.path, handler, name=route.name)
-    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, rates)))
+    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, door, rates)))
     app.cleanup_ctx.append(forwarder.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
@@ -134,10 +141,17 @@ def all_routes(
     return (*routes, _openapi_route(routes))
 
 
-def _relay_route(backend: Backend, bodies: Bodies, rates: SubmitRates) -> Route:
-    """Return the route by which followers forward submits; it is not part of the API for clients."""
-    relayed = RelayedSubmits(bodies, Jobs(backend, bodies, rates).submit_text)
-    return Route(method="POST", path=RELAY_PATH, handler=relayed.submit_all, answered=Answered.BY_LEADER, reply=None)
+def _relay_route(backend: Backend, bodies: Bodies, door: Door, rates: SubmitRates) -> Route:
+    """Return the route by which followers forward submits, each with its token; clients don't use it."""
+    relayed = RelayedSubmits(bodies, door, Jobs(backend, bodies, rates).submit_text)
+    return Route(
+        method="POST",
+        path=RELAY_PATH,
+        handler=relayed.submit_all,
+        access=Access.PUBLIC,
+        answered=Answered.BY_LEADER,
+        reply=None,
+    )
 
 
 def _openapi_route(routes: tuple[Route, ...]) -> Route:
@@ -151,7 +165,14 @@ def _openapi_route(routes: tuple[Route, ...]) -> Route:
         return web.Response(body=document(), content_type="application/json")
 
     path = f"{BASE_PATH}/openapi.json"
-    route = Route(method="GET", path=path, handler=get_openapi, answered=Answered.HERE, reply=None)
+    route = Route(
+        method="GET",
+        path=path,
+        handler=get_openapi,
+        access=Access.SIGNED_IN,
+        answered=Answered.HERE,
+        reply=None,
+    )
     return route
 
 

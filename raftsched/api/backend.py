@@ -6,7 +6,7 @@ A state is valid until the next `await` only: installing a snapshot replaces it.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Protocol
 
 from raftsched.api.event_log import EventLog
 from raftsched.core.operations.base import Operation
@@ -95,7 +95,3 @@ class Backend(Protocol):
 
     async def transfer_leadership(self) -> bool:
         """Transfer leadership to the follower with the most complete log; False if none took it and this node leads."""
-
-
-TENANT_DEFAULT: Final = "default"
-"""The tenant of every job, until there are tokens with tenants."""

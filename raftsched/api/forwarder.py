@@ -35,6 +35,7 @@ from typing import Final
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.api.access.door import CALLER_HEADERS
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
@@ -54,9 +55,8 @@ REQUEST_HEADERS: Final = (
     "Content-Type",
     "Content-Encoding",
     "Idempotency-Key",
-    "Authorization",
     "Accept",
-    "X-Actor",
+    *CALLER_HEADERS,
     "If-Match",
     "If-None-Match",
     CALLBACK_TOKEN_HEADER,

@@ -56,15 +56,18 @@ class Client:
     """A client of the cluster to which `urls` belong. One URL is enough; several tolerate the loss of a node.
 
     Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`.
-    Opening does no I/O. `token` is the bearer token of the API. `actor` is the name shown in histories and the audit
-    trail. `tls` is an ssl context for https addresses with a private authority. Other nodes of the cluster are asked
-    too, once they answer from here; with `follow_leader=False` only `urls` are, for example behind a load balancer.
+    Opening does no I/O. `token` is the token of the API, by default that of RAFTSCHED_TOKEN or RAFTSCHED_TOKEN_FILE.
+    `tenant` is the tenant to act for, with a token of all tenants. `actor` is the name shown in histories and the audit
+    trail, if the cluster has no tokens. `tls` is an ssl context for https addresses with a private authority. Other
+    nodes of the cluster are asked too, once they answer from here; with `follow_leader=False` only `urls` are, for
+    example behind a load balancer.
     """
 
     def __init__(
         self,
         *urls: str,
         token: str | None = None,
+        tenant: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
@@ -80,7 +83,15 @@ class Client:
             urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader
         )
         self._connection = Connection(
-            nodes, settings, token=token, actor=actor, tls=tls, clock=clock, randomness=randomness, http=http
+            nodes,
+            settings,
+            token=token,
+            tenant=tenant,
+            actor=actor,
+            tls=tls,
+            clock=clock,
+            randomness=randomness,
+            http=http,
         )
         self._submitter = Submitter(self._connection)
         self._keys = KeyFactory(self._connection.clock, self._connection.randomness)
@@ -95,13 +106,16 @@ class Client:
         cls,
         *urls: str,
         token: str | None = None,
+        tenant: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
     ) -> BlockingClient:
         """Return a blocking client, for code without an event loop."""
-        return BlockingClient(*urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings)
+        return BlockingClient(
+            *urls, token=token, tenant=tenant, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings
+        )
 
     async def __aenter__(self) -> Self:
         self._connection.bind()
@@ -338,13 +352,21 @@ class BlockingClient(Blocking[Client]):
         self,
         *urls: str,
         token: str | None = None,
+        tenant: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
         new_client = partial(
-            Client, *urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings
+            Client,
+            *urls,
+            token=token,
+            tenant=tenant,
+            actor=actor,
+            tls=tls,
+            follow_leader=follow_leader,
+            settings=settings,
         )
         new_client()  # a wrong address is an error here, not at the first call
         self._process_runtime = runtime = ProcessRuntime(new_client)

@@ -7,6 +7,7 @@ input is a pipe that the node holds, so it also ends with a node that is killed.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from raftsched.config import NodeConfig
 
 log = structlog.get_logger()
 
+_CALLER_VARIABLES: Final = ("RAFTSCHED_TOKEN", "RAFTSCHED_TOKEN_FILE", "RAFTSCHED_TENANT", "RAFTSCHED_ADMIN_TOKEN_FILE")
+"""Variables that tell who calls the API: the executor calls it as itself."""
 PAUSE_SECONDS_MIN: Final = 0.5
 PAUSE_SECONDS_MAX: Final = 30.0
 STEADY_SECONDS: Final = 60.0
@@ -66,10 +69,13 @@ def _given(option: str, value: str) -> list[str]:
 
 
 class ExecutorProcess:
-    """The child process that `command` starts."""
+    """The child process that `command` starts, with `token` for the API."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], *, token: str = "") -> None:
         self._command = command
+        self._environment = {name: text for name, text in os.environ.items() if name not in _CALLER_VARIABLES}
+        if token:
+            self._environment["RAFTSCHED_TOKEN"] = token
         self._process: asyncio.subprocess.Process | None = None
         self._is_asked = False
 
@@ -93,7 +99,9 @@ class ExecutorProcess:
 
     async def _live(self) -> int:
         """Start it, and return its exit code when it has ended."""
-        self._process = await asyncio.create_subprocess_exec(*self._command, stdin=asyncio.subprocess.PIPE)
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=asyncio.subprocess.PIPE, env=self._environment
+        )
         log.info("executor_started", pid=self._process.pid)
         return await self._process.wait()
 

@@ -18,6 +18,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from raftsched import limits
+from raftsched.api.access.door import AdminFile, Door, OpenDoor, TokenDoor
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig
@@ -85,6 +86,7 @@ class Node:
         self._leadership: Leadership | None = None
         self._terms: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self._executor_token = ""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -98,11 +100,21 @@ class Node:
         require_protected_peers(self.config)
         self._tls = peer_contexts(self.config)
         self._secret = cluster_secret(self.config)
+        self._door = self._make_door()
         self._ports = await bind_ports(self.config)
         try:
             await self._run_on_its_disk()
         finally:
             self._ports.close()
+
+    def _make_door(self) -> Door:
+        """Return who lets callers of the API in; raises `Invalid` for a file of admin tokens that can't be used."""
+        if self.config.auth == "none":
+            return OpenDoor()
+        admin = AdminFile(Path(self.config.admin_token_file))
+        admin.load()
+        self._executor_token = admin.executor_token
+        return TokenDoor(self, admin)
 
     async def _run_on_its_disk(self) -> None:
         directory = self.config.directory
@@ -198,9 +210,9 @@ class Node:
         replica = asyncio.create_task(self._replica.run(), name="replica")
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
         verification = asyncio.create_task(self._watch_state(), name="verification")
-        executors = [ExecutorProcess(command) for command in commands_of(self.config)]
+        executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
-        runner = create_runner(create_app(self), stop_seconds=_API_STOP_SECONDS)
+        runner = create_runner(create_app(self, self._door), stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
             executing += [asyncio.create_task(executor.run(), name="executor") for executor in executors]

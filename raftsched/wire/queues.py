@@ -113,7 +113,8 @@ class QueueDocument(Reply, Generic[T], frozen=True):
     """A queue: the number of its jobs by status, and its settings."""
 
     name: str
-    tenant: str = ""
+    tenant: str | None = None
+    """The tenant whose jobs are counted; null = all tenants."""
     scheduled: int = 0
     waiting_dependencies: int = 0
     queued: int = 0

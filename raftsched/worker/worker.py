@@ -70,6 +70,7 @@ class Worker:
         region: str | None = None,
         name: str | None = None,
         token: str | None = None,
+        tenant: str | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         drain_seconds: float | None = None,
@@ -86,6 +87,7 @@ class Worker:
         self._queues = queues if queues is None else _checked_queues(queues)
         self._region = region if region is None else checked_name(region, field="region")
         self._token = token
+        self._tenant = tenant
         self._tls = tls
         self._clock = clock or SystemClock()
         self._registry = Registry(queues_are_named=queues is not None)
@@ -257,7 +259,9 @@ class Worker:
 
     def _connect(self) -> Connection:
         nodes = self._nodes_at(self._urls)
-        return Connection(nodes, self.settings.client, token=self._token, tls=self._tls, clock=self._clock)
+        return Connection(
+            nodes, self.settings.client, token=self._token, tenant=self._tenant, tls=self._tls, clock=self._clock
+        )
 
     def _nodes_at(self, urls: Sequence[str]) -> Nodes:
         client = self.settings.client

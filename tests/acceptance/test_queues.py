@@ -209,6 +209,6 @@ def test_explain_names_all_that_stands_in_the_way(cluster: LocalCluster) -> None
     reasons = reasons_of(base, child["id"])
     assert set(reasons) == {"waits_for_parents", "queue_paused", "no_worker"}
     assert [each["id"] for each in reasons["waits_for_parents"]["parents"]] == [parent["id"]]
-    ask(base, "POST", f"/jobs/{child['id']}/pause", {"reason": "looking into it"}, X_Actor="ada")
+    ask(base, "POST", f"/jobs/{child['id']}/pause", {"reason": "looking into it"}, Raftsched_Actor="ada")
     paused = reasons_of(base, child["id"])["paused"]
     assert (paused["by"], paused["reason"]) == ("ada", "looking into it")

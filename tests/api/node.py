@@ -20,6 +20,7 @@ import msgspec
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.api.access.door import Door, OpenDoor
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.consensus.raft.membership.members import Member, Membership
@@ -371,9 +372,14 @@ async def misjudged(
 
 
 @asynccontextmanager
-async def serving(node: SimulatedNode, *, election_seconds: float = 0.0) -> AsyncIterator[Api]:
+async def serving(
+    node: SimulatedNode,
+    *,
+    election_seconds: float = 0.0,
+    door: Door = OpenDoor(),  # noqa: B008  # it has no state
+) -> AsyncIterator[Api]:
     """Serve the API of `node` on loopback, with the runner that nodes use; by default nothing waits for a leader."""
-    runner = create_runner(create_app(node, election_seconds=election_seconds), stop_seconds=0.1)
+    runner = create_runner(create_app(node, door, election_seconds=election_seconds), stop_seconds=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=limits.ACCEPT_BACKLOG)
     await site.start()

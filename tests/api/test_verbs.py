@@ -9,6 +9,7 @@ import click
 import pytest
 from msgspec.structs import fields
 
+from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import create_app
 from raftsched.cli.commands.queues import queue_command
 from raftsched.cli.commands.schedule.command import schedule_command
@@ -40,7 +41,7 @@ def _id(verb: Verb) -> str:
 def test_verb_is_served_where_the_table_says(verb: Verb) -> None:
     routes = {
         (route.method, route.resource.canonical): route.name
-        for route in create_app(SimulatedNode()).router.routes()
+        for route in create_app(SimulatedNode(), OpenDoor()).router.routes()
         if route.resource is not None
     }
     name = routes.get((verb.method, f"/api/v1{verb.path(verb.object_path)}"))

@@ -19,6 +19,7 @@ from chaos.sim.machine.loop import ProcessClock
 from chaos.sim.network.links import SimulatedTransport
 from chaos.sim.network.sockets import SimulatedPool
 from chaos.sim.record.log_changes import Deed
+from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import create_app, create_runner
 from raftsched.config import NodeConfig
 from raftsched.consensus.journal.journal import Journal
@@ -56,7 +57,9 @@ class SimulatedNode(Node):
         self.is_built = True
         self._host.world.recorder.started(self.node_id, self.state.applied_index, self._journal)
         await self._replica.start()
-        runner = create_runner(create_app(self, http=SimulatedPool(decompress=False)), stop_seconds=_API_STOP_SECONDS)
+        runner = create_runner(
+            create_app(self, OpenDoor(), http=SimulatedPool(decompress=False)), stop_seconds=_API_STOP_SECONDS
+        )
         await self._listen(runner)
         replica = asyncio.create_task(self._replica.run(), name="replica")
         parts: list[asyncio.Future[Any]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import time_text
@@ -22,7 +23,7 @@ class Audit:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        return (route("GET", "/audit", self.list_audit, AuditPage, query=AuditQuery),)
+        return (route(Access.AUDIT, "GET", "/audit", self.list_audit, AuditPage, query=AuditQuery),)
 
     async def list_audit(self, request: web.Request) -> web.Response:
         """List audit entries, the latest first; a page may hold few although `next_cursor` leads to more."""

@@ -20,11 +20,14 @@ import structlog
 from aiohttp import web
 
 from raftsched import limits
-from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.requests import query_in
+from raftsched.api.access.rules import Access
+from raftsched.api.backend import Backend
 from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place
 from raftsched.api.http.json_reply import encode, id_text, time_text
 from raftsched.api.http.routes import STREAM_TYPE, Answered, Route, route
-from raftsched.api.json.decode import job_id_at, parse_query
+from raftsched.api.json.decode import job_id_at
 from raftsched.errors import Malformed, Unavailable
 from raftsched.wire.observing import ChangeEvent, EventsQuery
 
@@ -53,6 +56,7 @@ class Events:
     def routes(self) -> tuple[Route, ...]:
         return (
             route(
+                Access.READ,
                 "GET",
                 "/events",
                 self.stream_events,
@@ -71,7 +75,7 @@ class Events:
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
         """Stream committed changes, from now on or after `Last-Event-ID` (server-sent events)."""
-        wanted = _wanted(parse_query(request, EventsQuery))
+        wanted = _wanted(query_in(request, EventsQuery), principal_of(request))
         place = _last_place(request)
         if self._stream_count >= limits.EVENT_STREAMS_MAX:
             raise Unavailable(f"this node serves {limits.EVENT_STREAMS_MAX} streams of events already; ask another")
@@ -169,9 +173,9 @@ def _known_types(named: list[str]) -> frozenset[str]:
     return frozenset(named)
 
 
-def _wanted(query: EventsQuery) -> Wanted:
+def _wanted(query: EventsQuery, caller: Principal) -> Wanted:
     types = _known_types(query.types or [])
-    tenant = query.tenant or TENANT_DEFAULT
+    tenant = query.tenant
     job_id = None if query.job is None else job_id_at(query.job, "job")
 
     def is_wanted(event: Event) -> bool:
@@ -179,7 +183,7 @@ def _wanted(query: EventsQuery) -> Wanted:
             (not types or event.type in types or event.type.partition(".")[0] in types)
             and query.queue in (None, event.queue)
             and (job_id is None or job_id in (event.subject, event.job_id))
-            and event.tenant in ("", tenant)
+            and (tenant is None or event.tenant == tenant or (not event.tenant and caller.sees_queue(event.queue)))
         )
 
     return is_wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import UNSET
 
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Answered, Route
@@ -19,10 +20,14 @@ class Health:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        paths = {"/healthz": self.healthz, "/health": self.health, "/readyz": self.readyz}
+        paths = (
+            ("/healthz", self.healthz, Access.PUBLIC),
+            ("/health", self.health, Access.SIGNED_IN),
+            ("/readyz", self.readyz, Access.PUBLIC),
+        )
         return tuple(
-            Route(method="GET", path=path, handler=handler, answered=Answered.HERE, reply=HealthReply)
-            for path, handler in paths.items()
+            Route(method="GET", path=path, handler=handler, access=access, answered=Answered.HERE, reply=HealthReply)
+            for path, handler, access in paths
         )
 
     async def healthz(self, request: web.Request) -> web.Response:

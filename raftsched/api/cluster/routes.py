@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
@@ -36,10 +37,10 @@ class Cluster:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("GET", "/cluster", self.get_cluster, ClusterStatus, answered=Answered.HERE),
-            route("POST", "/cluster/transfer", self.transfer_leadership, TransferReply),
-            route("POST", "/cluster/members", self.add_member, MembersReply, body=MemberRequest),
-            route("DELETE", "/cluster/members/{id}", self.remove_member, MembersReply),
+            route(Access.SIGNED_IN, "GET", "/cluster", self.get_cluster, ClusterStatus, answered=Answered.HERE),
+            route(Access.CLUSTER, "POST", "/cluster/transfer", self.transfer_leadership, TransferReply),
+            route(Access.CLUSTER, "POST", "/cluster/members", self.add_member, MembersReply, body=MemberRequest),
+            route(Access.CLUSTER, "DELETE", "/cluster/members/{id}", self.remove_member, MembersReply),
         )
 
     async def get_cluster(self, request: web.Request) -> web.Response:

@@ -13,6 +13,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "unsupported_media_type": "Send the body as application/json, uncompressed, in UTF-8.",
     "method_not_allowed": "See the Allow header for the methods of this path, or /api/v1/openapi.json.",
     "expectation_failed": "Send the body without asking first.",
+    "unauthorized": "Send a token that is valid: RAFTSCHED_TOKEN, or --token-file of the commands.",
+    "forbidden": "Use a token with the named role, tenant or queue; an admin makes one by `raftsched token create`.",
     # conflicts with the state
     "not_found": "Look the id up in the list; jobs that finished long ago are no longer kept.",
     "already_finished": "Read its status; retry it, or replay it if it is completed.",

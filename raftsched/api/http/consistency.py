@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from aiohttp import web
 
+from raftsched.api.access.requests import query_in
 from raftsched.api.backend import Backend
 from raftsched.api.http.json_reply import json_response
-from raftsched.api.json.decode import parse_query
 from raftsched.storage.reader import StateReader
 from raftsched.wire.common import ReadQuery
 
@@ -60,5 +60,5 @@ def open_reading(backend: Backend, query: ReadQuery) -> Reading:
 
 def read(backend: Backend, request: web.Request, kind: type[Q]) -> tuple[Q, Reading]:
     """Return the request's query and the state to answer it from."""
-    query = parse_query(request, kind)
+    query = query_in(request, kind)
     return query, open_reading(backend, query)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from raftsched import limits
-from raftsched.api.http.actor import ACTOR_HEADER
+from raftsched.api.access.door import ACTOR_HEADER
 from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.http.routes import BASE_PATH, Route
 from raftsched.wire.calls import HttpCall, ShellCommand

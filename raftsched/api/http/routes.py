@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from raftsched.api.http.actor import ACTOR_HEADER
+from raftsched.api.access.door import ACTOR_HEADER
+from raftsched.api.access.rules import Access
 from raftsched.wire.verbs import Verb
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -38,6 +39,8 @@ class Route:
     method: str
     path: str
     handler: Handler
+    access: Access
+    """The rights that it asks of its caller. It has no default, so that none is forgotten."""
     answered: Answered
     reply: type | None
     """Struct of the successful reply's body; None for a document of another kind."""
@@ -76,6 +79,7 @@ class Route:
 
 
 def route(
+    access: Access,
     method: str,
     path: str,
     handler: Handler,
@@ -95,6 +99,7 @@ def route(
         method=method,
         path=f"{BASE_PATH}{path}",
         handler=handler,
+        access=access,
         answered=answered or default,
         reply=reply,
         body=body or optional,
@@ -104,15 +109,23 @@ def route(
 
 
 def change(
-    method: str, path: str, handler: Handler, reply: type, *, headers: tuple[str, ...] = (), **fields: Any
+    access: Access,
+    method: str,
+    path: str,
+    handler: Handler,
+    reply: type,
+    *,
+    headers: tuple[str, ...] = (),
+    **fields: Any,
 ) -> Route:
     """Return the route of a change, with the header of its actor."""
-    return route(method, path, handler, reply, headers=(*headers, ACTOR_HEADER), **fields)
+    return route(access, method, path, handler, reply, headers=(*headers, ACTOR_HEADER), **fields)
 
 
-def verb_route(verb: Verb, handler: Handler) -> Route:
+def verb_route(access: Access, verb: Verb, handler: Handler) -> Route:
     """Return the route of a verb."""
     return change(
+        access,
         verb.method,
         verb.path(verb.object_path),
         handler,

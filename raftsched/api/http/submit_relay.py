@@ -16,9 +16,12 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from raftsched import limits
-from raftsched.api.http.actor import ACTOR_HEADER
+from raftsched.api.access.door import CALLER_HEADERS, Door
+from raftsched.api.access.principal import Principal
+from raftsched.api.access.rules import Access
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.problems import problem_of, problem_response
 from raftsched.api.http.proposals import is_refused_now
@@ -41,8 +44,8 @@ class RelayedSubmit(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
     keys: tuple[str, ...]
     """Values of its header `Idempotency-Key`."""
-    actors: tuple[str, ...]
-    """Values of its header `X-Actor`."""
+    caller: tuple[tuple[str, str], ...]
+    """Its headers that tell who sent it."""
 
 
 class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
@@ -56,21 +59,23 @@ class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
 def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
     """Return the submit in `request`, with `body`."""
     headers = request.headers
-    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), tuple(headers.getall(ACTOR_HEADER, ())))
+    caller = tuple((name, value) for name in CALLER_HEADERS for value in headers.getall(name, ()))
+    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), caller)
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_submits: Final = msgspec.msgpack.Decoder(list[RelayedSubmit]).decode
 _decode_replies: Final = msgspec.msgpack.Decoder(list[RelayedReply]).decode
-Submit = Callable[[RelayedSubmit], Awaitable[web.Response]]
+Submit = Callable[[RelayedSubmit, Principal], Awaitable[web.Response]]
 Send = Callable[[bytes], Awaitable[Reply]]
 
 
 class RelayedSubmits:
     """The leader's side: handles several submits at the same time."""
 
-    def __init__(self, bodies: Bodies, submit: Submit) -> None:
+    def __init__(self, bodies: Bodies, door: Door, submit: Submit) -> None:
         self._bodies = bodies
+        self._door = door
         self._submit = submit
 
     async def submit_all(self, request: web.Request) -> web.Response:
@@ -90,7 +95,9 @@ class RelayedSubmits:
 
     async def _answer(self, submit: RelayedSubmit) -> web.Response | RaftschedError:
         try:
-            return await self._submit(submit)
+            principal = self._door.principal(CIMultiDictProxy(CIMultiDict(submit.caller)))
+            principal.require(Access.SUBMIT)
+            return await self._submit(submit, principal)
         except RaftschedError as error:
             return error
 

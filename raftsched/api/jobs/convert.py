@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from raftsched import limits
-from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.access.principal import TENANT_DEFAULT
 from raftsched.api.http.json_reply import seconds_or_none
 from raftsched.api.jobs.calls import call_of, name_of, payload_of, queue_of, shown_call
 from raftsched.api.json.decode import job_id_at

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from raftsched.api.access.principal import principal_of
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import Reading, etag
 from raftsched.api.http.json_reply import (
@@ -28,7 +29,7 @@ from raftsched.api.jobs.calls import lease_call
 from raftsched.api.jobs.convert import shown_spec, start_word
 from raftsched.api.json.decode import job_id_in_path
 from raftsched.core.jobs.admission import lost_workers_max
-from raftsched.core.records.ids import JobId, job_id_text, run_id_text
+from raftsched.core.records.ids import job_id_text, run_id_text
 from raftsched.core.records.job import WAITING, Dependency, Job, JobError, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.retry import RetryPolicy
@@ -214,17 +215,17 @@ def _latest_error(job: Job) -> ErrorReply | None:
     return error_reply(job.attempts[-1].error) if job.attempts else None
 
 
-def found_job(state: StateReader, job_id: JobId) -> Job:
-    """Return the job; raises `NotFound` if there is none."""
-    job = state.job(job_id)
-    if job is None:
+def found_job(state: StateReader, request: web.Request) -> Job:
+    """Return the job that the request's path names; raises `NotFound` if there is none for its caller."""
+    job = state.job(job_id_in_path(request))
+    if job is None or not principal_of(request).sees(job.tenant):
         raise NotFound("there is no such job")
     return job
 
 
 def job_in_path(reading: Reading, request: web.Request) -> Job:
-    """Return the job that the request's path names; raises `NotFound`."""
-    return found_job(reading.state, job_id_in_path(request))
+    """Return the job that the request's path names; raises as `found_job`."""
+    return found_job(reading.state, request)
 
 
 def full_job_reply(state: StateReader, job: Job, now_ms: int, **fields: Any) -> JobReply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.http.json_reply import time_or_none, time_text
 from raftsched.api.jobs.convert import shown_hook
 from raftsched.core.jobs import rate_limit as bucket
@@ -14,14 +15,16 @@ from raftsched.wire.queues import QueueSettingsReply, RateReply
 
 
 def named_queue(request: web.Request) -> str:
-    """Return the queue's name in the path; raises `NotFound` for a text that is not a valid name."""
+    """Return the queue's name in the path; raises `NotFound` for a text that is not a name, or another tenant's."""
     name = request.match_info["name"]
-    if not is_name(name):
+    if not is_name(name) or not principal_of(request).sees_queue(name):
         raise NotFound("there is no such queue: this is not a queue's name")
     return name
 
 
-def settings_reply(queue: Queue) -> QueueSettingsReply:
+def settings_reply(queue: Queue, caller: Principal) -> QueueSettingsReply:
+    """Return the settings as the caller may see them: of a shared queue without what concerns other tenants."""
+    is_whole = not caller.is_bound or caller.owns_queue(queue.name)
     return QueueSettingsReply(
         pause=_pause(queue),
         rate=_rate(queue),
@@ -30,9 +33,9 @@ def settings_reply(queue: Queue) -> QueueSettingsReply:
         ageing_seconds=queue.ageing_ms / 1000 if queue.ageing_ms else None,
         retention_seconds=queue.retention_ms / 1000 if queue.retention_ms else None,
         max_lost_workers=queue.lost_workers_max or None,
-        weights={each.tenant: each.weight for each in queue.weights},
-        on_failure=shown_hook(queue.on_failure),
-        on_success=shown_hook(queue.on_success),
+        weights={each.tenant: each.weight for each in queue.weights if caller.sees(each.tenant)},
+        on_failure=shown_hook(queue.on_failure) if is_whole else None,
+        on_success=shown_hook(queue.on_success) if is_whole else None,
         revision=queue.revision or None,
         updated_at=time_or_none(queue.updated_at_ms),
     )

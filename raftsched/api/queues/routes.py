@@ -12,7 +12,9 @@ from itertools import groupby, islice
 
 from aiohttp import web
 
-from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.rules import Access
+from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import Reading, read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Answered, Route, route
@@ -34,27 +36,35 @@ class Queues:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("GET", "/queues", self.list_queues, QueuesReply, query=QueuesQuery),
-            route("GET", "/queues/{name}", self.get_queue, QueueReply, query=ReadQuery),
-            route("GET", "/queues/{name}/scale", self.get_queue_scale, ScaleReply, answered=Answered.BY_LEADER),
+            route(Access.READ, "GET", "/queues", self.list_queues, QueuesReply, query=QueuesQuery),
+            route(Access.READ, "GET", "/queues/{name}", self.get_queue, QueueReply, query=ReadQuery),
+            route(
+                Access.READ,
+                "GET",
+                "/queues/{name}/scale",
+                self.get_queue_scale,
+                ScaleReply,
+                answered=Answered.BY_LEADER,
+            ),
         )
 
     async def list_queues(self, request: web.Request) -> web.Response:
         """List the queues that hold jobs or have settings, with their counts by status."""
         query, reading = read(self._backend, request, QueuesQuery)
         after = _name_in(read_cursor(query.cursor, "queues"))
-        names = list(islice(_names(reading, after), query.limit + 1))
+        caller = principal_of(request)
+        names = list(islice(_names(reading, caller, after), query.limit + 1))
         shown, is_last = names[: query.limit], len(names) <= query.limit
-        queues = [_queue_reply(reading, depth) for depth in self._depths(reading, shown)]
+        queues = [_queue_reply(reading, caller, depth) for depth in self._depths(reading, caller, shown)]
         next_cursor = None if is_last else write_cursor(shown[-1].encode(), "queues")
         return reading.response(QueuesReply(queues=queues, next_cursor=next_cursor))
 
     async def get_queue(self, request: web.Request) -> web.Response:
         """Read a queue: its counts by status, and its settings."""
-        name = named_queue(request)
+        name, caller = named_queue(request), principal_of(request)
         _, reading = read(self._backend, request, ReadQuery)
-        [depth] = self._depths(reading, [name])
-        return reading.response(_queue_reply(reading, depth))
+        [depth] = self._depths(reading, caller, [name])
+        return reading.response(_queue_reply(reading, caller, depth))
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
         """Read the number of workers that a queue should have, and the numbers behind it."""
@@ -72,17 +82,17 @@ class Queues:
             )
         )
 
-    def _depths(self, reading: Reading, names: Sequence[str]) -> list[QueueDepth]:
+    def _depths(self, reading: Reading, caller: Principal, names: Sequence[str]) -> list[QueueDepth]:
         if reading.age_ms is None:
-            return self._backend.leadership().queue_depths(names, TENANT_DEFAULT)
-        return queue_depths(reading.state, names, reading.now_ms, waiting_workers=lambda _: 0, tenant=TENANT_DEFAULT)
+            return self._backend.leadership().queue_depths(names, caller.scope)
+        return queue_depths(reading.state, names, reading.now_ms, waiting_workers=lambda _: 0, tenant=caller.scope)
 
 
-def _names(reading: Reading, after: str) -> Iterator[str]:
-    """Return the queues that hold jobs or have settings, by name, after the name `after`."""
+def _names(reading: Reading, caller: Principal, after: str) -> Iterator[str]:
+    """Return the queues that hold jobs of the caller or have settings, by name, after the name `after`."""
     state = reading.state
-    names = merge(state.used_queues(TENANT_DEFAULT, after=after), state.configured_queues(after=after))
-    return (name for name, _ in groupby(names))
+    names = merge(state.used_queues(caller.scope, after=after), state.configured_queues(after=after))
+    return (name for name, _ in groupby(names) if caller.sees_queue(name))
 
 
 def _name_in(key: bytes) -> str:
@@ -92,13 +102,13 @@ def _name_in(key: bytes) -> str:
         raise Malformed("cursor: not one that this server issued", field="cursor") from None
 
 
-def _queue_reply(reading: Reading, depth: QueueDepth) -> QueueReply:
+def _queue_reply(reading: Reading, caller: Principal, depth: QueueDepth) -> QueueReply:
     return QueueReply(
         name=depth.queue,
-        tenant=TENANT_DEFAULT,
+        tenant=caller.scope,
         exact=depth.exact,
         oldest_wait_ms=depth.oldest_wait_ms,
         waiting_workers=depth.waiting_workers if reading.age_ms is None else None,
-        settings=settings_reply(reading.state.queue(depth.queue) or Queue(depth.queue)),
+        settings=settings_reply(reading.state.queue(depth.queue) or Queue(depth.queue), caller),
         **{status.label: depth.counts.get(status, 0) for status in Status},
     )

@@ -6,6 +6,9 @@ from aiohttp import web
 from msgspec import UNSET, UnsetType
 
 from raftsched import limits
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.requests import require_queues
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
@@ -38,14 +41,17 @@ class QueueSettings:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            verb_route(QUEUE["configure"], self.configure_queue),
-            verb_route(QUEUE["pause"], self.pause_queue),
-            verb_route(QUEUE["resume"], self.resume_queue),
+            verb_route(Access.OPERATE, QUEUE["configure"], self.configure_queue),
+            verb_route(Access.OPERATE, QUEUE["pause"], self.pause_queue),
+            verb_route(Access.OPERATE, QUEUE["resume"], self.resume_queue),
         )
 
     async def configure_queue(self, request: web.Request) -> web.Response:
         wanted, _ = self._patch.read(await self._bodies.read_json(request))
-        return await self._save(_configuration(named_queue(request), wanted, actor_of(request)))
+        operation = _configuration(named_queue(request), wanted, actor_of(request))
+        hooks = (*(operation.on_failure or ()), *(operation.on_success or ()))
+        require_queues(principal_of(request), (hook.spec for hook in hooks))
+        return await self._save(operation, principal_of(request))
 
     async def pause_queue(self, request: web.Request) -> web.Response:
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
@@ -53,18 +59,20 @@ class QueueSettings:
         return await self._save(
             PauseQueue(
                 named_queue(request), True, until_ms=until_ms, reason=wanted.reason or "", actor=actor_of(request)
-            )
+            ),
+            principal_of(request),
         )
 
     async def resume_queue(self, request: web.Request) -> web.Response:
-        return await self._save(PauseQueue(named_queue(request), False, actor=actor_of(request)))
+        return await self._save(PauseQueue(named_queue(request), False, actor=actor_of(request)), principal_of(request))
 
-    async def _save(self, operation: ConfigureQueue | PauseQueue) -> web.Response:
+    async def _save(self, operation: ConfigureQueue | PauseQueue, caller: Principal) -> web.Response:
+        caller.require_settings_of(operation.name)
         state = self._backend.fresh_state()
         if state.queue(operation.name) is None and len(state.queues()) >= limits.QUEUES_CONFIGURED_MAX:
             raise Rejected("limit_reached", f"{limits.QUEUES_CONFIGURED_MAX} queues have settings; no more can")
         saved = await propose(self._backend, operation, QueueSaved)
-        return json_response(settings_reply(saved.queue))
+        return json_response(settings_reply(saved.queue, caller))
 
 
 def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:

@@ -19,6 +19,8 @@ from typing import Final, Literal
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.api.access.requests import query_in
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
@@ -27,7 +29,7 @@ from raftsched.api.http.json_reply import id_text, json_response, time_or_none, 
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, verb_route
 from raftsched.api.jobs.convert import digest_of
-from raftsched.api.json.decode import StructDecoder, parse_query
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import found_schedule
 from raftsched.core.operations.schedules import Decision, RunSchedule
@@ -111,12 +113,12 @@ class Backfills:
         self._request = StructDecoder(BackfillRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (verb_route(SCHEDULE["backfill"], self.backfill_schedule),)
+        return (verb_route(Access.OPERATE, SCHEDULE["backfill"], self.backfill_schedule),)
 
     async def backfill_schedule(self, request: web.Request) -> web.Response:
         """Make runs for past fire times, or only report them (dry run); a repeated request continues."""
         wanted, _ = self._request.read(await self._bodies.read_json(request))
-        tenant = parse_query(request, TenantQuery).tenant
+        tenant = query_in(request, TenantQuery).tenant
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)
         key = key_of(request, wanted.idempotency_key)
         call = digest_of(key) if key and not wanted.dry_run else self._backend.new_job_id()

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.access.principal import TENANT_DEFAULT, Principal
+from raftsched.api.access.requests import require_queues
 from raftsched.api.http.json_reply import requested_time_or_none, seconds_or_none, time_text
 from raftsched.api.jobs.calls import payload_of
 from raftsched.api.jobs.convert import (
@@ -49,7 +50,7 @@ class SaveContext(NamedTuple):
 
     new_id: ScheduleId
     now_ms: int
-    actor: str
+    caller: Principal
     if_revision: int = 0
     create_only: bool = False
     source: str = ""
@@ -84,13 +85,15 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
         passed_count=passed_count(known, context.now_ms),
         if_revision=context.if_revision,
         create_only=context.create_only,
-        actor=context.actor,
+        actor=context.caller.name,
         pause_until_ms=_pause_until(wanted, prefix),
         source=context.source,
         about=about_of(wanted),
         watch=watch_of(wanted, prefix),
         parameters=parameters,
     )
+    hooks = [each.hook.spec for each in operation.watch.notices] if operation.watch is not None else []
+    require_queues(context.caller, (template.spec, *hooks), f"{prefix}job.")
     return replace(
         operation,
         next_at_ms=first_fire_time(operation.timing, known, now_ms=context.now_ms, prefix=prefix),

@@ -16,8 +16,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.api.backend import TENANT_DEFAULT, Backend
-from raftsched.api.http.actor import actor_of
+from raftsched.api.access.principal import TENANT_DEFAULT, Principal, principal_of
+from raftsched.api.access.requests import within
+from raftsched.api.access.rules import Access
+from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import answers_of, granted
@@ -90,18 +92,19 @@ class ScheduleFiles:
         self._schedule = StructDecoder(ScheduleRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (change("PUT", "/schedules", self.apply_schedules, ApplyReply, body=ApplyRequest),)
+        return (change(Access.SUBMIT, "PUT", "/schedules", self.apply_schedules, ApplyReply, body=ApplyRequest),)
 
     async def apply_schedules(self, request: web.Request) -> web.Response:
         """Create, change and prune a tenant's schedules by a file, or only report the changes (dry run)."""
-        wanted, _ = self._file.read(await self._bodies.read_json(request))
-        actor = actor_of(request)
-        plan = await self._planned(wanted, actor)
+        read_body, _ = self._file.read(await self._bodies.read_json(request))
+        caller = principal_of(request)
+        wanted = within(caller, read_body)
+        plan = await self._planned(wanted, caller)
         if not wanted.dry_run:
-            await self._carry_out(plan, actor)
+            await self._carry_out(plan, caller)
         return json_response(plan.reply(dry_run=wanted.dry_run))
 
-    async def _planned(self, wanted: ApplyRequest, actor: str) -> _Plan:
+    async def _planned(self, wanted: ApplyRequest, caller: Principal) -> _Plan:
         tenant = wanted.tenant or TENANT_DEFAULT
         if wanted.prune and not wanted.schedules:
             raise Invalid("prune: a file without schedules would delete them all; delete them by name", field="prune")
@@ -112,7 +115,7 @@ class ScheduleFiles:
         for position, raw in enumerate(wanted.schedules):
             schedule = self._decoded(raw, tenant, names, f"schedules[{position}]")
             names.add(schedule.name)
-            self._compare(schedule, actor, plan, f"schedules[{position}]")
+            self._compare(schedule, caller, plan, f"schedules[{position}]")
             if position % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         if wanted.prune:
@@ -127,10 +130,10 @@ class ScheduleFiles:
             raise Invalid(f"{at}.name: {schedule.name!a} is in the file twice", field=f"{at}.name")
         return replace(schedule, tenant=tenant)
 
-    def _compare(self, wanted: ScheduleRequest, actor: str, plan: _Plan, at: str) -> None:
+    def _compare(self, wanted: ScheduleRequest, caller: Principal, plan: _Plan, at: str) -> None:
         state = self._backend.fresh_state()
         known = named_schedule(state, wanted.tenant or TENANT_DEFAULT, wanted.name)
-        context = self._saver.context(actor, known)._replace(source=plan.source)
+        context = self._saver.context(caller, known)._replace(source=plan.source)
         operation = save_operation(state, wanted, context, at=at)
         if known is None:
             plan.created.append(operation.name)
@@ -163,13 +166,15 @@ class ScheduleFiles:
             after = page.next_cursor
             await asyncio.sleep(0)
 
-    async def _carry_out(self, plan: _Plan, actor: str) -> None:
+    async def _carry_out(self, plan: _Plan, caller: Principal) -> None:
         """Propose all changes together; raises the first fault, after which some changes may be done."""
         propose = self._backend.propose
         saved = [propose(save.operation) for save in plan.saves]
         deleted = [
             propose(
-                ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=actor, source=plan.source)
+                ControlSchedule(
+                    schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=caller.name, source=plan.source
+                )
             )
             for schedule in plan.pruned
         ]
@@ -182,18 +187,18 @@ class ScheduleFiles:
                 granted(answer, ScheduleSaved)
         for save, answer in zip(plan.saves, answers, strict=False):
             if isinstance(answer, Refused) and answer.code in MOVED:
-                await self._save_again(save, actor, plan.source)
+                await self._save_again(save, caller, plan.source)
             else:
                 granted(answer, ScheduleSaved)
 
-    async def _save_again(self, save: _Save, actor: str, source: str) -> None:
+    async def _save_again(self, save: _Save, caller: Principal, source: str) -> None:
         """Save a schedule again that ran or was changed since it was read."""
         tenant, wanted = save.operation.tenant, save.wanted
         await self._saver.save(
             lambda state: (named_schedule(state, tenant, wanted.name), wanted),
             subject=(tenant, wanted.name),
             condition=Condition(),
-            actor=actor,
+            caller=caller,
             at=save.at,
             source=source,
         )

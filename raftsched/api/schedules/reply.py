@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 from aiohttp import web
 
-from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.access.principal import TENANT_DEFAULT, principal_of
 from raftsched.api.http.consistency import etag
 from raftsched.api.http.json_reply import encode, id_text, json_response, time_or_none, time_text
 from raftsched.api.schedules.documents import named_schedule, schedule_document
@@ -27,7 +27,7 @@ def found_schedule(state: StateReader, request: web.Request, tenant: str | None)
     """Return the schedule that the path names, by its id or by its name within the tenant; raises `NotFound`."""
     text = request.match_info["id"]
     found = _by_id(state, text) or (is_name(text) and named_schedule(state, tenant or TENANT_DEFAULT, text))
-    if not found:
+    if not found or not principal_of(request).sees(found.tenant):
         raise NotFound("there is no such schedule")
     return found
 

@@ -15,7 +15,10 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from raftsched import limits
-from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.access.principal import TENANT_DEFAULT, principal_of
+from raftsched.api.access.requests import query_in, within
+from raftsched.api.access.rules import Access
+from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
@@ -23,7 +26,7 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import BASE_PATH, MATCH_HEADER, Route, change, route, verb_route
 from raftsched.api.json.cursors import read_cursor, write_cursor
-from raftsched.api.json.decode import StructDecoder, parse_query
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import pause_end_ms
 from raftsched.api.schedules.amend import amended
 from raftsched.api.schedules.documents import named_schedule, schedule_document
@@ -75,6 +78,7 @@ class Schedules:
     def routes(self) -> tuple[Route, ...]:
         return (
             change(
+                Access.SUBMIT,
                 "POST",
                 "/schedules",
                 self.save_schedule,
@@ -83,25 +87,27 @@ class Schedules:
                 headers=(MATCH_HEADER, IF_NONE_MATCH),
                 statuses=(201, 200),
             ),
-            route("GET", "/schedules", self.list_schedules, SchedulesPage, query=SchedulesQuery),
-            route("GET", "/schedules/{id}", self.get_schedule, ScheduleReply, query=ScheduleQuery),
-            verb_route(SCHEDULE["amend"], self.amend_schedule),
-            verb_route(SCHEDULE["delete"], self.delete_schedule),
-            verb_route(SCHEDULE["pause"], self.pause_schedule),
-            verb_route(SCHEDULE["resume"], self.resume_schedule),
+            route(Access.READ, "GET", "/schedules", self.list_schedules, SchedulesPage, query=SchedulesQuery),
+            route(Access.READ, "GET", "/schedules/{id}", self.get_schedule, ScheduleReply, query=ScheduleQuery),
+            verb_route(Access.SUBMIT, SCHEDULE["amend"], self.amend_schedule),
+            verb_route(Access.SUBMIT, SCHEDULE["delete"], self.delete_schedule),
+            verb_route(Access.SUBMIT, SCHEDULE["pause"], self.pause_schedule),
+            verb_route(Access.SUBMIT, SCHEDULE["resume"], self.resume_schedule),
         )
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
     async def save_schedule(self, request: web.Request) -> web.Response:
         """Create a schedule (201), or replace the one of this name (200); a repeated request changes nothing."""
-        wanted, _ = self._schedule.read(await self._bodies.read_json(request))
+        read_body, _ = self._schedule.read(await self._bodies.read_json(request))
+        caller = principal_of(request)
+        wanted = within(caller, read_body)
         tenant = wanted.tenant or TENANT_DEFAULT
         saved = await self._saver.save(
             lambda state: (named_schedule(state, tenant, wanted.name), wanted),
             subject=(tenant, wanted.name),
             condition=_condition(request),
-            actor=actor_of(request),
+            caller=caller,
         )
         response = await self._response(saved.schedule, status=201 if saved.created else 200)
         response.headers["Location"] = f"{BASE_PATH}/schedules/{job_id_text_of(saved.schedule)}"
@@ -110,7 +116,7 @@ class Schedules:
     async def amend_schedule(self, request: web.Request) -> web.Response:
         body = await self._bodies.read_json(request)
         _check_pause(self._patch.read(body)[0])
-        tenant = parse_query(request, TenantQuery).tenant
+        tenant = query_in(request, TenantQuery).tenant
 
         def find(state: StateReader) -> Found:
             known = found_schedule(state, request, tenant)
@@ -120,7 +126,7 @@ class Schedules:
             find,
             subject=(tenant or TENANT_DEFAULT, request.match_info["id"]),
             condition=_condition(request)._replace(create_only=False),
-            actor=actor_of(request),
+            caller=principal_of(request),
         )
         return await self._response(saved.schedule)
 
@@ -174,7 +180,7 @@ class Schedules:
     async def _controlled(
         self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
     ) -> Schedule:
-        tenant = parse_query(request, TenantQuery).tenant
+        tenant = query_in(request, TenantQuery).tenant
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)
         operation = ControlSchedule(
             schedule.id, schedule.tenant, action, until_ms=TimeMs(until_ms), reason=reason, actor=actor_of(request)

@@ -10,6 +10,8 @@ from aiohttp import web
 from msgspec import UNSET
 
 from raftsched import limits
+from raftsched.api.access.requests import query_in
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
@@ -21,7 +23,7 @@ from raftsched.api.http.routes import Answered, Route, route, verb_route
 from raftsched.api.jobs.calls import json_bytes
 from raftsched.api.jobs.convert import digest_of, fingerprint_of
 from raftsched.api.json.cursors import read_cursor, write_cursor
-from raftsched.api.json.decode import StructDecoder, parse_query
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import (
     firing_reply,
@@ -62,6 +64,7 @@ class ScheduleRuns:
     def routes(self) -> tuple[Route, ...]:
         return (
             route(
+                Access.READ,
                 "POST",
                 "/schedules/preview",
                 self.preview_timing,
@@ -69,9 +72,9 @@ class ScheduleRuns:
                 answered=Answered.HERE,
                 body=PreviewRequest,
             ),
-            route("GET", "/schedules/{id}/next", self.get_next_instants, NextReply, query=NextQuery),
-            route("GET", "/schedules/{id}/firings", self.list_firings, FiringsPage, query=FiringsQuery),
-            verb_route(SCHEDULE["trigger"], self.trigger_schedule),
+            route(Access.READ, "GET", "/schedules/{id}/next", self.get_next_instants, NextReply, query=NextQuery),
+            route(Access.READ, "GET", "/schedules/{id}/firings", self.list_firings, FiringsPage, query=FiringsQuery),
+            verb_route(Access.SUBMIT, SCHEDULE["trigger"], self.trigger_schedule),
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ class ScheduleRuns:
     async def trigger_schedule(self, request: web.Request) -> web.Response:
         """Answer 201 with the run, or 200 if it is skipped or known already."""
         wanted, document = self._trigger.read(await self._bodies.read_optional_json(request) or b"{}")
-        tenant = parse_query(request, TenantQuery).tenant
+        tenant = query_in(request, TenantQuery).tenant
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)
         key = key_of(request, wanted.idempotency_key)
         now_ms = self._backend.now_ms()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from raftsched.api.access.principal import Principal
 from raftsched.api.backend import Backend
 from raftsched.api.http.problems import refusal
 from raftsched.api.http.proposals import granted
@@ -64,7 +65,7 @@ class ScheduleSaver:
         *,
         subject: tuple[str, str],
         condition: Condition,
-        actor: str,
+        caller: Principal,
         at: str = "",
         source: str = "",
     ) -> ScheduleSaved:
@@ -79,17 +80,17 @@ class ScheduleSaver:
                 state = self._backend.fresh_state()
                 known, wanted = find(state)
                 condition.check(known)
-                context = self.context(actor, known)._replace(create_only=condition.create_only, source=source)
+                context = self.context(caller, known)._replace(create_only=condition.create_only, source=source)
                 result = await self._backend.propose(save_operation(state, wanted, context, at=at))
                 if not isinstance(result, Refused) or result.code not in MOVED:
                     return granted(result, ScheduleSaved)
         raise Unavailable("the schedule runs or changes too often at once; retry in a moment")
 
-    def context(self, actor: str, known: Schedule | None) -> SaveContext:
-        """Return the details of a save: actor, time, and the revision at which the schedule was read."""
+    def context(self, caller: Principal, known: Schedule | None) -> SaveContext:
+        """Return the details of a save: caller, time, and the revision at which the schedule was read."""
         return SaveContext(
             new_id=ScheduleId(self._backend.new_job_id()),
             now_ms=self._backend.now_ms(),
-            actor=actor,
+            caller=caller,
             if_revision=known.revision if known else 0,
         )

@@ -7,6 +7,8 @@ from itertools import islice
 from aiohttp import web
 from msgspec import UNSET, UnsetType
 
+from raftsched.api.access.principal import principal_of
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
@@ -35,10 +37,10 @@ class Tenants:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("GET", "/tenants", self.list_tenants, TenantsReply, query=TenantsQuery),
-            route("GET", "/tenants/{name}", self.get_tenant, TenantReply, query=ReadQuery),
-            change("PATCH", "/tenants/{name}", self.configure_tenant, TenantReply, body=TenantPatch),
-            change("DELETE", "/tenants/{name}", self.remove_tenant, TenantReply),
+            route(Access.CLUSTER, "GET", "/tenants", self.list_tenants, TenantsReply, query=TenantsQuery),
+            route(Access.READ, "GET", "/tenants/{name}", self.get_tenant, TenantReply, query=ReadQuery),
+            change(Access.CLUSTER, "PATCH", "/tenants/{name}", self.configure_tenant, TenantReply, body=TenantPatch),
+            change(Access.CLUSTER, "DELETE", "/tenants/{name}", self.remove_tenant, TenantReply),
         )
 
     async def list_tenants(self, request: web.Request) -> web.Response:
@@ -83,7 +85,7 @@ class Tenants:
 
 def _name_in_path(request: web.Request) -> str:
     name = request.match_info["name"]
-    if not is_name(name):
+    if not is_name(name) or not principal_of(request).sees(name):
         raise NotFound("there is no such tenant: this is not a tenant's name")
     return name
 

@@ -15,6 +15,9 @@ from aiohttp import web
 from msgspec import UNSET
 
 from raftsched import limits
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.requests import sees_job
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
@@ -47,8 +50,8 @@ class Leases:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("POST", "/leases", self.lease_jobs, LeasesReply, body=LeaseRequest, waits=True),
-            route("POST", "/leases/heartbeat", self.heartbeat, HeartbeatReply, body=HeartbeatRequest),
+            route(Access.WORK, "POST", "/leases", self.lease_jobs, LeasesReply, body=LeaseRequest, waits=True),
+            route(Access.WORK, "POST", "/leases/heartbeat", self.heartbeat, HeartbeatReply, body=HeartbeatRequest),
         )
 
     async def lease_jobs(self, request: web.Request) -> web.Response:
@@ -57,10 +60,13 @@ class Leases:
         Jobs of a region go only to workers of that region. A worker that sends `names` gets only jobs with these names.
         """
         wanted, _ = self._lease.read(await self._bodies.read_json(request))
+        caller = principal_of(request)
         queues = tuple(dict.fromkeys(wanted.queues))
+        for position, queue in enumerate(queues):
+            caller.require_queue(queue, f"queues[{position}]")
         leadership = self._backend.leadership()
         grants = await leadership.lease(
-            wanted.worker,
+            caller.own_name(wanted.worker),
             queues,
             wanted.capacity,
             wanted.wait_seconds,
@@ -77,13 +83,24 @@ class Leases:
         lease is renewed without it.
         """
         beat = self._heartbeat.read(await self._bodies.read_json(request))
-        held = [self._read(item, f"leases[{position}]") for position, item in enumerate(beat.items)]
+        caller = principal_of(request)
+        held = [
+            self._visible(self._read(item, f"leases[{position}]"), caller) for position, item in enumerate(beat.items)
+        ]
         known = [each for each in held if each.run is not None]
         runs = [each.run for each in known if each.run is not None]
         alive = {each.run[0] for each in known if each.run is not None and each.is_alive}
-        answers = iter(await self._backend.leadership().heartbeat(beat.around.worker, runs, alive=alive))
+        answers = iter(
+            await self._backend.leadership().heartbeat(caller.own_name(beat.around.worker), runs, alive=alive)
+        )
         self._keep([each.progress for each in known if each.progress is not None])
         return json_response(HeartbeatReply(leases=[_state(each, answers) for each in held]))
+
+    def _visible(self, held: _Held, caller: Principal) -> _Held:
+        """Return what the caller may know of a lease: nothing, if its job is another tenant's."""
+        if held.run is None or sees_job(caller, self._backend.fresh_state, held.run[0]):
+            return held
+        return _Held(held.run_id)
 
     def _read(self, item: Item, at: str) -> _Held:
         """Return the readable content of a part of a heartbeat."""

@@ -14,6 +14,8 @@ from aiohttp import web
 from msgspec import UNSET
 
 from raftsched import limits
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
@@ -30,7 +32,7 @@ from raftsched.core.operations.control import AwaitCallback
 from raftsched.core.records.ids import FencingToken
 from raftsched.core.records.job import AttemptEnd, JobError
 from raftsched.core.state.results import OutcomeRecorded, Refused
-from raftsched.errors import Invalid, InvariantBroken, RaftschedError, Rejected
+from raftsched.errors import Invalid, InvariantBroken, NotFound, RaftschedError, Rejected
 from raftsched.wire.workers import (
     CALLBACK_TOKEN_HEADER,
     CallbackReport,
@@ -61,8 +63,9 @@ class Outcomes:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),
+            route(Access.WORK, "POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),
             route(
+                Access.CALLBACK,
                 "POST",
                 "/runs/{id}/complete",
                 self.complete_run,
@@ -74,8 +77,11 @@ class Outcomes:
 
     async def record_outcomes(self, request: web.Request) -> web.Response:
         """Record the outcomes of attempts; a single outcome that does not count is a 409."""
-        items = self._request.read(await self._bodies.read_json(request)).items
-        prepared = [self._prepared(item, f"outcomes[{at}]") for at, item in enumerate(items)]
+        asked = self._request.read(await self._bodies.read_json(request))
+        items = asked.items
+        caller = principal_of(request)
+        worker = caller.own_name(asked.around.worker)
+        prepared = [self._prepared(item, f"outcomes[{at}]", caller, worker) for at, item in enumerate(items)]
         propose = self._backend.propose
         futures = [propose(operation) for operation in prepared if isinstance(operation, _OPERATIONS)]
         results = iter(await answers_of(futures))
@@ -112,15 +118,34 @@ class Outcomes:
         recorded = await propose(self._backend, self._operation(outcome, ""), OutcomeRecorded)
         return json_response(OutcomeReply(run_id=run_id, accepted=True, revision=recorded.job.revision))
 
-    def _prepared(self, item: Item, at: str) -> RecordOutcome | AwaitCallback | RaftschedError:
+    def _prepared(
+        self, item: Item, at: str, caller: Principal, worker: str
+    ) -> RecordOutcome | AwaitCallback | RaftschedError:
         if item.flaw is not None:
             return item.flaw
         try:
             report = self._report.decode(item.text, at=at)
             _check_fields(report, at)
-            return self._operation(report, at)
+            operation = self._operation(report, at)
         except Invalid as error:
             return error
+        return self._fault_of(operation, caller, worker) or operation
+
+    def _fault_of(
+        self, operation: RecordOutcome | AwaitCallback, caller: Principal, worker: str
+    ) -> RaftschedError | None:
+        """Return why the caller may not report this; None if it may.
+
+        A fencing token is a number, which can be guessed: so with tokens only the worker that has the lease reports on it.
+        """
+        if not caller.token_id:
+            return None
+        job = self._backend.fresh_state().job(operation.job_id)
+        if job is None or not caller.sees(job.tenant):
+            return NotFound("there is no such job")
+        if job.lease is not None and job.lease.worker != worker:
+            return Rejected("lease_lost", "another worker has the lease of this run")
+        return None
 
     def _operation(self, report: OutcomeReport, at: str) -> RecordOutcome | AwaitCallback:
         prefix = f"{at}." if at else ""

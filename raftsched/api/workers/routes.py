@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from raftsched.api.access.principal import principal_of
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import read
 from raftsched.api.http.routes import Route, route
@@ -19,9 +21,11 @@ class Workers:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        return (route("GET", "/workers", self.list_workers, WorkersReply, query=ReadQuery),)
+        return (route(Access.READ, "GET", "/workers", self.list_workers, WorkersReply, query=ReadQuery),)
 
     async def list_workers(self, request: web.Request) -> web.Response:
         """List the workers that made a request lately."""
         _, reading = read(self._backend, request, ReadQuery)
-        return reading.response(WorkersReply(workers=[worker_reply(worker) for worker in reading.state.workers()]))
+        sees = principal_of(request).sees_worker
+        workers = [worker_reply(worker) for worker in reading.state.workers() if sees(worker.name)]
+        return reading.response(WorkersReply(workers=workers))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.access.principal import TENANT_DEFAULT
 from raftsched.api.jobs.convert import body_operation, options_of
 from raftsched.api.json.decode import StructDecoder, job_id_at
 from raftsched.api.json.times import due_at_ms

@@ -14,6 +14,9 @@ from typing import Final
 from aiohttp import web
 from msgspec import UNSET
 
+from raftsched.api.access.principal import principal_of
+from raftsched.api.access.requests import require_queues, within
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
@@ -60,6 +63,7 @@ class Workflows:
     def routes(self) -> tuple[Route, ...]:
         return (
             change(
+                Access.SUBMIT,
                 "POST",
                 "/workflows",
                 self.submit_workflow,
@@ -69,9 +73,9 @@ class Workflows:
                 statuses=(201, 200),
                 waits=True,
             ),
-            route("GET", "/workflows", self.list_workflows, WorkflowsPage, query=WorkflowsQuery),
-            route("GET", "/workflows/{id}", self.get_workflow, GraphReply, query=GraphQuery),
-            change("DELETE", "/workflows/{id}", self.cancel_workflow, WorkflowReply),
+            route(Access.READ, "GET", "/workflows", self.list_workflows, WorkflowsPage, query=WorkflowsQuery),
+            route(Access.READ, "GET", "/workflows/{id}", self.get_workflow, GraphReply, query=GraphQuery),
+            change(Access.SUBMIT, "DELETE", "/workflows/{id}", self.cancel_workflow, WorkflowReply),
         )
 
     async def submit_workflow(self, request: web.Request) -> web.Response:
@@ -79,14 +83,16 @@ class Workflows:
         wanted, document = self._request.read(await self._bodies.read_json(request))
         key = key_of(request, wanted.idempotency_key)
         backend = self._backend
+        caller = principal_of(request)
         plan = await plan_workflow(
-            wanted,
+            within(caller, wanted),
             new_id=backend.new_job_id,
             now_ms=backend.now_ms(),
             key=key,
             fingerprint=fingerprint_of(document),
-            actor=actor_of(request),
+            actor=caller.name,
         )
+        require_queues(caller, (job.spec for part in plan.parts for job in part.jobs), "jobs.")
         self._rates.take(plan.parts[0].tenant, plan.parts[0].job_count)
         saved = await self._store(plan)
         return await self._submitted(saved, plan)
@@ -175,7 +181,7 @@ class Workflows:
 
 def _found(state: StateReader, request: web.Request) -> Workflow:
     workflow = state.workflow(WorkflowId(job_id_in_path(request, noun="workflow")))
-    if workflow is None:
+    if workflow is None or not principal_of(request).sees(workflow.tenant):
         raise NotFound("there is no such workflow")
     return workflow
 

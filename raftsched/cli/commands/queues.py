@@ -164,7 +164,7 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
         say(f"Nothing is known about {queue['name']}: no jobs, no settings, no worker that waits.")
         say("Any name is a queue; `raftsched queue list` shows those that are in use.")
         return
-    print_table(("status", "jobs"), list(counts.items()), title=f"{queue['name']}, of the tenant {queue['tenant']}")
+    print_table(("status", "jobs"), list(counts.items()), title=_title(queue))
     oldest_ms = queue["oldest_wait_ms"]
     beside = {
         "counts": ""
@@ -174,6 +174,10 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
         "workers waiting": queue["waiting_workers"],
     }
     print_fields({**beside, **shown_work(settings)})
+
+
+def _title(queue: Mapping[str, Any]) -> str:
+    return f"{queue['name']}, of the tenant {queue['tenant']}" if queue["tenant"] else queue["name"]
 
 
 def _print_settings(settings: Mapping[str, Any], *, as_json: bool) -> None:

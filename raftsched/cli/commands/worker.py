@@ -16,7 +16,7 @@ from raftsched.cli.commands.email_options import email_executor, email_options
 from raftsched.cli.commands.http_options import HTTP_CONCURRENCY, http_executor, http_options
 from raftsched.cli.commands.shell_options import shell_executor, shell_options
 from raftsched.cli.local.children import until_stdin_ends_option
-from raftsched.cli.terminal.output import reports_errors
+from raftsched.cli.terminal.output import caller_options, reports_errors
 from raftsched.errors import Invalid
 from raftsched.executors.email.executor import NAME as EMAIL
 from raftsched.worker import Worker
@@ -64,6 +64,7 @@ from raftsched.worker import Worker
     default="info",
     help="Least level that is logged.",
 )
+@caller_options
 @until_stdin_ends_option
 @click.pass_context
 @reports_errors

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
@@ -26,6 +27,7 @@ from rich.text import Text
 from raftsched.api.http.advice import ADVICE
 from raftsched.cli.terminal.statuses import STATUSES
 from raftsched.cli.terminal.times import read_time, with_distance
+from raftsched.client.http.token import TENANT_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from raftsched.errors import RaftschedError
 
 _PIPE_WIDTH = 1_000
@@ -105,17 +107,54 @@ _NEXT_STEPS: Final = {
 """Next step for the user, by code. Errors about a field say themselves how to fix it."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-url_option = click.option(
-    "--url",
-    "urls",
-    multiple=True,
-    envvar="RAFTSCHED_URL",
-    default=("http://127.0.0.1:8400",),
-    show_default=True,
-    help="API of a node; may be given several times. Any node will do. Also from RAFTSCHED_URL (spaces between).",
-)
+
+
+def _in_environment(variable: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return the callback that passes an option on to every connection of this process, and to its children."""
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        del context, parameter
+        if value is not None:
+            os.environ[variable] = str(value)
+        if value is not None and variable == TOKEN_FILE_VARIABLE:
+            os.environ.pop(TOKEN_VARIABLE, None)  # an option wins
+
+    return keep
+
+
+def caller_options(command: _F) -> _F:
+    """Add the options that tell who uses the cluster. There is none for the token itself: `ps` would show it."""
+    token_file = click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        expose_value=False,
+        callback=_in_environment(TOKEN_FILE_VARIABLE),
+        help="File that holds your token. Also from RAFTSCHED_TOKEN_FILE, or the token itself from RAFTSCHED_TOKEN.",
+    )
+    tenant = click.option(
+        "--as-tenant",
+        expose_value=False,
+        callback=_in_environment(TENANT_VARIABLE),
+        help="Tenant to act for, with a token of all tenants. Also from RAFTSCHED_TENANT.",
+    )
+    return token_file(tenant(command))
+
+
+def url_option(command: _F) -> _F:
+    """Add the options that tell where the cluster is, and who uses it."""
+    url = click.option(
+        "--url",
+        "urls",
+        multiple=True,
+        envvar="RAFTSCHED_URL",
+        default=("http://127.0.0.1:8400",),
+        show_default=True,
+        help="API of a node; may be given several times. Any node will do. Also from RAFTSCHED_URL (spaces between).",
+    )
+    return url(caller_options(command))
 
 
 def print_json(value: Any) -> None:

@@ -28,6 +28,7 @@ from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.problems import read_problem
 from raftsched.client.http.retries import Failure, Retries, definite, given_up
 from raftsched.client.http.settings import ClientSettings
+from raftsched.client.http.token import caller_headers
 from raftsched.errors import Invalid, OutcomeUnknown, QuotaExceeded, RaftschedError, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, StreamedReply, Timeouts
 from raftsched.ports import Clock, Randomness
@@ -56,6 +57,7 @@ class Connection:
         settings: ClientSettings,
         *,
         token: str | None = None,
+        tenant: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
@@ -69,10 +71,9 @@ class Connection:
         self.randomness = randomness or system_randomness()
         self._http = http or HttpPool(tls=tls)
         self._headers = {"Content-Type": "application/json"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._headers |= caller_headers(token, tenant)
         if actor is not None:
-            self._headers["X-Actor"] = _checked_actor(actor)
+            self._headers["Raftsched-Actor"] = _checked_actor(actor)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._learning: asyncio.Task[None] | None = None
         self._learned_from = ""

@@ -10,9 +10,9 @@ from tests.api.schedules.scene import at, saved
 
 async def _acted(api: Api) -> None:
     await saved(api, tenant="acme")
-    await api.post("schedules/report/pause?tenant=acme", {"reason": "why not"}, X_Actor="ann")
-    await api.post("queues/mail/pause", {}, X_Actor="bob")
-    await api.ask("POST", "queues/mail/resume", headers={"X-Actor": "bob"})
+    await api.post("schedules/report/pause?tenant=acme", {"reason": "why not"}, Raftsched_Actor="ann")
+    await api.post("queues/mail/pause", {}, Raftsched_Actor="bob")
+    await api.ask("POST", "queues/mail/resume", headers={"Raftsched-Actor": "bob"})
 
 
 async def _actions(api: Api, **query: Any) -> list[str]:
@@ -60,5 +60,5 @@ async def test_cursors_belong_to_their_list(api: Api) -> None:
 
 
 async def test_an_actor_must_be_a_name(api: Api) -> None:
-    answer = await api.post("queues/mail/pause", {}, X_Actor="x" * 200)
-    assert (answer.status, answer.json["field"]) == (400, "X-Actor")
+    answer = await api.post("queues/mail/pause", {}, Raftsched_Actor="x" * 200)
+    assert (answer.status, answer.json["field"]) == (400, "Raftsched-Actor")

@@ -14,6 +14,7 @@ from aiohttp import web
 
 import raftsched.api
 import raftsched.wire
+from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import create_app
 from raftsched.api.forwarder import REQUEST_HEADERS
 from raftsched.api.http.openapi import schema_name
@@ -38,7 +39,7 @@ async def test_openapi_lists_exactly_the_routes_that_are_served(api: Api) -> Non
     listed = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     heads = {("HEAD", path) for method, path in listed if method == "GET" and path != "/api/v1/events"}
     between_nodes = {("POST", RELAY_PATH)}
-    assert listed | heads | between_nodes == _routes(create_app(SimulatedNode()))
+    assert listed | heads | between_nodes == _routes(create_app(SimulatedNode(), OpenDoor()))
 
 
 async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
@@ -127,7 +128,7 @@ async def test_openapi_parameters_are_those_of_path_and_query(api: Api) -> None:
     paths = (await _document(api))["paths"]
     parameters = {parameter["name"]: parameter["in"] for parameter in paths["/api/v1/jobs"]["get"]["parameters"]}
     assert parameters == dict.fromkeys(ListQuery.__struct_fields__, "query")
-    assert [p["name"] for p in paths["/api/v1/jobs"]["post"]["parameters"]] == ["Idempotency-Key", "X-Actor"]
+    assert [p["name"] for p in paths["/api/v1/jobs"]["post"]["parameters"]] == ["Idempotency-Key", "Raftsched-Actor"]
     for path, methods in paths.items():
         in_path = [p["name"] for m in methods.values() for p in m["parameters"] if p["in"] == "path"]
         assert in_path == re.findall(r"{(\w+)}", path) * len(methods)

@@ -17,7 +17,7 @@ async def test_queues_count_by_the_status_that_users_see(api: Api) -> None:
     assert first.pop("settings") == second["settings"]
     assert first == {
         "name": "q1",
-        "tenant": "default",
+        "tenant": None,
         "scheduled": 1,
         "waiting_dependencies": 0,
         "queued": 2,

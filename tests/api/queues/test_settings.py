@@ -27,7 +27,7 @@ _NOTHING: dict[str, Any] = {
 
 
 async def _patch(api: Api, name: str, changes: dict[str, Any]) -> Answer:
-    return await api.patch(f"queues/{name}", changes, X_Actor="ann")
+    return await api.patch(f"queues/{name}", changes, Raftsched_Actor="ann")
 
 
 async def test_every_queue_exists(api: Api, follower: Api) -> None:

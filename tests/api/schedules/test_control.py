@@ -262,9 +262,11 @@ async def test_if_match_refuses_what_is_no_revision(api: Api, nonsense: str) -> 
 async def test_a_follower_passes_conditions_and_marks_on(api: Api, follower: Api) -> None:
     schedule = await saved(follower, cron="@daily")
     assert (await follower.get("schedules/report")).headers["ETag"] == f'"{schedule["revision"]}"'
-    stale = await patch(follower, "report", {"overlap": "allow"}, If_Match='"99"', X_Actor="ann")
+    stale = await patch(follower, "report", {"overlap": "allow"}, If_Match='"99"', Raftsched_Actor="ann")
     assert (stale.status, stale.code) == (412, "stale_revision")
-    changed = await patch(follower, "report", {"overlap": "allow"}, If_Match=f'"{schedule["revision"]}"', X_Actor="ann")
+    changed = await patch(
+        follower, "report", {"overlap": "allow"}, If_Match=f'"{schedule["revision"]}"', Raftsched_Actor="ann"
+    )
     assert changed.headers["ETag"] == f'"{changed.json["revision"]}"'
     assert (await api.get("audit", actor="ann")).json["entries"][0]["action"] == "schedule.change"
 
@@ -289,7 +291,7 @@ async def test_pause_and_resume_twice_succeed(api: Api) -> None:
 async def test_case_d08_deleted_schedules_are_gone_and_their_jobs_go_on(api: Api) -> None:
     schedule = await saved(api, cron="* * * * *")
     run = (await api.post("schedules/report/trigger", {})).json["job_id"]
-    answer = await api.ask("DELETE", f"schedules/{schedule['id']}", headers={"X-Actor": "ann"})
+    answer = await api.ask("DELETE", f"schedules/{schedule['id']}", headers={"Raftsched-Actor": "ann"})
     assert answer.json == {"id": schedule["id"], "name": "report", "deleted": True}
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/resume"), ("POST", "/trigger"), ("GET", "/firings")):
         assert (await api.ask(method, f"schedules/report{path}")).code == "not_found"

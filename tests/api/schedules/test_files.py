@@ -20,7 +20,7 @@ def _schedule(name: str, **fields: Any) -> dict[str, Any]:
 
 async def _apply(api: Api, *schedules: dict[str, Any], **fields: Any) -> Answer:
     body = msgspec.json.encode({"schedules": schedules} | fields)
-    headers = {"Content-Type": "application/json", "X-Actor": "ci"}
+    headers = {"Content-Type": "application/json", "Raftsched-Actor": "ci"}
     return await api.ask("PUT", "schedules", data=body, headers=headers)
 
 

@@ -175,7 +175,7 @@ async def test_the_ledger_is_read_in_pages_and_by_kind(api: Api) -> None:
 
 async def test_a_trigger_runs_the_job_now_and_leaves_the_instants_alone(api: Api) -> None:
     schedule = await saved(api, cron="0 0 1 1 *")
-    answer = await api.post("schedules/report/trigger", {"payload": {"n": 9}}, X_Actor="ann")
+    answer = await api.post("schedules/report/trigger", {"payload": {"n": 9}}, Raftsched_Actor="ann")
     assert (answer.status, answer.json["kind"], answer.json["lateness_ms"]) == (201, "manual", None)
     job = (await api.get(f"jobs/{answer.json['job_id']}")).json
     assert (job["status"], job["payload"], job["schedule_id"]) == ("queued", {"n": 9}, schedule["id"])

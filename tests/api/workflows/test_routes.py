@@ -363,7 +363,7 @@ async def test_workflows_are_listed_the_latest_first(api: Api) -> None:
 
 async def test_cancel_of_a_workflow_ends_its_jobs(api: Api, follower: Api) -> None:
     workflow = (await _submit(api, _chain(3))).json
-    answer = await follower.ask("DELETE", f"workflows/{workflow['id']}", headers={"X-Actor": "ann"})
+    answer = await follower.ask("DELETE", f"workflows/{workflow['id']}", headers={"Raftsched-Actor": "ann"})
     assert (answer.status, answer.json["status"], answer.json["cancelled_count"]) == (200, "cancelled", 3)
     assert (await api.ask("DELETE", f"workflows/{workflow['id']}")).status == 200
     assert (await api.get("jobs", workflow=workflow["id"], status="cancelled")).json["jobs"] != []

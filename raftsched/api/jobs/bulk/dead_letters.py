@@ -7,14 +7,16 @@ from typing import Final, Literal
 from aiohttp import web
 from msgspec import structs
 
+from raftsched.api.access.principal import principal_of
+from raftsched.api.access.requests import query_in
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Route, change, route
 from raftsched.api.jobs.bulk.routes import Bulk, DeadLetterScope
 from raftsched.api.jobs.lists.pages import list_response
-from raftsched.api.json.decode import StructDecoder, parse_query
+from raftsched.api.json.decode import StructDecoder
 from raftsched.errors import Invalid
 from raftsched.wire.bulk import (
     BulkReply,
@@ -40,14 +42,28 @@ class DeadLetters:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("GET", "/dead-letters", self.list_dead_letters, JobsPage, query=DeadLettersQuery),
-            change("POST", "/dead-letters/requeue", self.requeue_dead_letters, BulkReply, body=DeadLettersRequest),
-            change("POST", "/dead-letters/purge", self.purge_dead_letters, BulkReply, body=DeadLettersRequest),
+            route(Access.READ, "GET", "/dead-letters", self.list_dead_letters, JobsPage, query=DeadLettersQuery),
+            change(
+                Access.OPERATE,
+                "POST",
+                "/dead-letters/requeue",
+                self.requeue_dead_letters,
+                BulkReply,
+                body=DeadLettersRequest,
+            ),
+            change(
+                Access.OPERATE,
+                "POST",
+                "/dead-letters/purge",
+                self.purge_dead_letters,
+                BulkReply,
+                body=DeadLettersRequest,
+            ),
         )
 
     async def list_dead_letters(self, request: web.Request) -> web.Response:
         """List the jobs of the dead-letter queue, the latest first."""
-        query = parse_query(request, DeadLettersQuery)
+        query = query_in(request, DeadLettersQuery)
         return await list_response(self._backend, ListQuery(status=[_STATUS], **structs.asdict(query)))
 
     async def requeue_dead_letters(self, request: web.Request) -> web.Response:
@@ -71,7 +87,7 @@ class DeadLetters:
             limit=body.limit,
             cursor=body.cursor,
         )
-        reply = await self._bulk.run(wanted, actor=actor_of(request), dead_letters=scope)
+        reply = await self._bulk.run(wanted, caller=principal_of(request), dead_letters=scope)
         return json_response(reply)
 
 

@@ -24,8 +24,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from raftsched import limits
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.json_reply import json_response
@@ -73,15 +74,25 @@ class Bulk:
         self._request = StructDecoder(BulkRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (change("POST", "/jobs/bulk", self.change_jobs, BulkReply, body=BulkRequest, headers=(KEY_HEADER,)),)
+        return (
+            change(
+                Access.OPERATE,
+                "POST",
+                "/jobs/bulk",
+                self.change_jobs,
+                BulkReply,
+                body=BulkRequest,
+                headers=(KEY_HEADER,),
+            ),
+        )
 
     async def change_jobs(self, request: web.Request) -> web.Response:
         """Act on up to 10,000 jobs; continue by cursor."""
         wanted, _ = self._request.read(await self._bodies.read_json(request))
-        return json_response(await self.run(wanted, actor=actor_of(request), key=key_of(request, None)))
+        return json_response(await self.run(wanted, caller=principal_of(request), key=key_of(request, None)))
 
     async def run(
-        self, wanted: BulkRequest, *, actor: str, key: str = "", dead_letters: DeadLetterScope | None = None
+        self, wanted: BulkRequest, *, caller: Principal, key: str = "", dead_letters: DeadLetterScope | None = None
     ) -> BulkReply:
         """Apply the action of `wanted` to its jobs, within the limits of one request.
 
@@ -90,11 +101,11 @@ class Bulk:
         backend = self._backend
         state = backend.fresh_state()
         reason = dead_letters.reason if dead_letters else ""
-        context = ChangeContext(actor, backend.now_ms(), dead_letter_reason=reason)
+        context = ChangeContext(caller.name, backend.now_ms(), dead_letter_reason=reason)
         action = action_of(wanted, context, key=key, backend=backend)
-        selection = _selection(wanted)
+        selection = _selection(wanted, caller)
         ids = tuple(job_id_at(text, f"ids[{at}]") for at, text in enumerate(wanted.ids or ()))
-        request = _Request(backend, wanted, action, context, dead_letters)
+        request = _Request(backend, wanted, action, context, caller=caller, dead_letters=dead_letters)
         following: WalkCursor | IdsCursor | None
         if wanted.ids is not None:
             ids = tuple(dict.fromkeys(ids))
@@ -124,7 +135,7 @@ def _ids_cursor(wanted: BulkRequest, digest: bytes) -> IdsCursor:
     return cursor
 
 
-def _selection(wanted: BulkRequest) -> Selection:
+def _selection(wanted: BulkRequest, caller: Principal) -> Selection:
     """Return the selection of a filter, or of all jobs; raises `Invalid` unless exactly one of ids, filter and all is
     given.
     """
@@ -136,6 +147,7 @@ def _selection(wanted: BulkRequest) -> Selection:
     selection = selection_of(wanted.filter or JobFilter(), "filter.")
     if not wanted.all and wanted.filter is not None and selection == Selection():
         raise Invalid('filter: is empty; give "all": true for all jobs', field="filter")
+    selection = replace(selection, tenant=caller.seen_tenant(selection.tenant or None, "filter.tenant") or "")
     verb = JOB[wanted.action]
     selection = replace(selection, by_age=verb.reorders)
     if wanted.filter is not None and wanted.filter.status is not None:
@@ -152,6 +164,8 @@ class _Request:
         wanted: BulkRequest,
         action: Action,
         context: ChangeContext,
+        *,
+        caller: Principal,
         dead_letters: DeadLetterScope | None,
     ) -> None:
         self._backend = backend
@@ -159,6 +173,7 @@ class _Request:
         self._action = action
         self._now_ms = context.now_ms
         self._actor = context.actor
+        self._caller = caller
         self._dead_letters = dead_letters
         self._matched_count = 0
         self._done_count = 0
@@ -277,7 +292,7 @@ class _Request:
 
     def _refusal_of(self, job: Job | None) -> RaftschedError | None:
         """Return the error if the request does not apply to this job."""
-        if job is None:
+        if job is None or not self._caller.sees(job.tenant):
             return NotFound("there is no such job")
         if self._dead_letters is None:
             return None

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
+from raftsched.api.access.principal import principal_of
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of, signed
 from raftsched.api.http.bodies import Bodies
@@ -22,7 +24,7 @@ from raftsched.api.jobs.control.replay import changes_of, replay_operation
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.reply import found_job, job_response
 from raftsched.api.jobs.submission.routes import submitted_response
-from raftsched.api.json.decode import StructDecoder, job_id_in_path, parse_query
+from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, pause_end_ms
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import OPERATIONS
@@ -121,7 +123,9 @@ class Controls:
 
     def routes(self) -> tuple[Route, ...]:
         return tuple(
-            verb_route(verb, self._changing(verb) if verb.name in OPERATIONS_OF_VERBS else self.replay_job)
+            verb_route(
+                Access.SUBMIT, verb, self._changing(verb) if verb.name in OPERATIONS_OF_VERBS else self.replay_job
+            )
             for verb in JOB.values()
             if verb.has_route
         )
@@ -139,6 +143,8 @@ class Controls:
                 wanted = body.read_optional(await self._bodies.read_optional_json(request))
             elif verb.query is not None:
                 wanted = parse_query(request, verb.query)
+            if queue := getattr(wanted, "queue", None):
+                principal_of(request).require_queue(queue)
             if_revision = _revision_of(request) if verb.is_conditional else 0
             change = operation_of(wanted, ChangeContext(actor_of(request), self._backend.now_ms(), if_revision))
             answer = await self._backend.propose(change(self._job(request)))
@@ -150,6 +156,8 @@ class Controls:
     async def replay_job(self, request: web.Request) -> web.Response:
         """Answer 201 with the new job, or 200 if its idempotency key was used."""
         wanted, document = self._replay.read(await self._bodies.read_optional_json(request) or b"{}")
+        if wanted.queue:
+            principal_of(request).require_queue(wanted.queue)
         changes = changes_of(wanted, self._backend.now_ms())
         actor = actor_of(request)
         job, key = self._job(request), key_of(request, None)
@@ -167,7 +175,7 @@ class Controls:
         return response
 
     def _job(self, request: web.Request) -> Job:
-        return found_job(self._backend.fresh_state(), job_id_in_path(request))
+        return found_job(self._backend.fresh_state(), request)
 
 
 def _revision_of(request: web.Request) -> int:

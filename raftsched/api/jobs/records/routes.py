@@ -7,6 +7,8 @@ from typing import Final
 
 from aiohttp import web
 
+from raftsched.api.access.requests import query_in
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import etag, open_reading, read
 from raftsched.api.http.routes import Route, route
@@ -14,7 +16,6 @@ from raftsched.api.jobs.records.explain import explain_reply, marked_workers
 from raftsched.api.jobs.records.history import history_reply, runs_reply
 from raftsched.api.jobs.records.logs import LogPlace, behind, log_place, log_reply
 from raftsched.api.jobs.reply import full_job_reply, job_in_path, result_reply
-from raftsched.api.json.decode import parse_query
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.jobs import JobReply, ResultReply
 from raftsched.wire.runs import ExplainReply, HistoryReply, LogQuery, LogReply, RunsReply
@@ -31,12 +32,12 @@ class JobRecords:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            route("GET", "/jobs/{id}", self.get_job, JobReply, query=ReadQuery),
-            route("GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
-            route("GET", "/jobs/{id}/runs", self.get_runs, RunsReply, query=ReadQuery),
-            route("GET", "/jobs/{id}/history", self.get_history, HistoryReply, query=ReadQuery),
-            route("GET", "/jobs/{id}/explain", self.explain_job, ExplainReply, query=ReadQuery),
-            route("GET", "/jobs/{id}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
+            route(Access.READ, "GET", "/jobs/{id}", self.get_job, JobReply, query=ReadQuery),
+            route(Access.READ, "GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
+            route(Access.READ, "GET", "/jobs/{id}/runs", self.get_runs, RunsReply, query=ReadQuery),
+            route(Access.READ, "GET", "/jobs/{id}/history", self.get_history, HistoryReply, query=ReadQuery),
+            route(Access.READ, "GET", "/jobs/{id}/explain", self.explain_job, ExplainReply, query=ReadQuery),
+            route(Access.READ, "GET", "/jobs/{id}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
         )
 
     async def get_job(self, request: web.Request) -> web.Response:
@@ -77,7 +78,7 @@ class JobRecords:
 
     async def get_logs(self, request: web.Request) -> web.Response:
         """Read an attempt's log from a cursor on, and wait up to `wait_seconds` for lines if more may follow."""
-        query = parse_query(request, LogQuery)
+        query = query_in(request, LogQuery)
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + query.wait_seconds
         place: LogPlace | None = None

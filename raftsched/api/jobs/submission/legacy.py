@@ -6,8 +6,10 @@ from aiohttp import web
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from raftsched.api.access.door import ACTOR_HEADER
+from raftsched.api.access.principal import principal_of
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import etag, read
 from raftsched.api.http.idempotency_key import key_of
@@ -37,6 +39,7 @@ class LegacyJobs:
                 method="POST",
                 path="/submit",
                 handler=self.submit_task,
+                access=Access.SUBMIT,
                 answered=Answered.BY_LEADER,
                 body=LegacyJobRequest,
                 headers=(KEY_HEADER, ACTOR_HEADER),
@@ -47,6 +50,7 @@ class LegacyJobs:
                 method="GET",
                 path="/jobs/{id}",
                 handler=self.get_task,
+                access=Access.READ,
                 answered=Answered.BY_LEADER_UNLESS_STALE,
                 query=ReadQuery,
                 reply=JobReply,
@@ -67,7 +71,7 @@ class LegacyJobs:
         )
         key = key_of(request, legacy.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
-        submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
+        submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint, caller=principal_of(request))
         job = submitted.job
         reply = LegacyJobReply(
             id=job_id_text(job.id),

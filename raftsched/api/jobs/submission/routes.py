@@ -11,8 +11,11 @@ from typing import Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.requests import query_in, require_queues, within
+from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import actor_named, actor_of, signed
+from raftsched.api.http.actor import signed
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.idempotency_key import key_named
 from raftsched.api.http.json_reply import json_response
@@ -23,14 +26,14 @@ from raftsched.api.http.submit_relay import RelayedSubmit, submit_in
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
 from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.jobs.reply import job_response
-from raftsched.api.json.decode import StructDecoder, parse_query
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.items import Item, ItemsDecoder
 from raftsched.api.tenants.rates import SubmitRates
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Refused, Submitted
-from raftsched.errors import Invalid, QuotaExceeded, RaftschedError, Rejected, Unavailable
+from raftsched.errors import Forbidden, Invalid, QuotaExceeded, RaftschedError, Rejected, Unavailable
 from raftsched.wire.jobs import (
     BatchItem,
     BatchReply,
@@ -58,6 +61,7 @@ class Jobs:
     def routes(self) -> tuple[Route, ...]:
         return (
             change(
+                Access.SUBMIT,
                 "POST",
                 "/jobs",
                 self.submit_job,
@@ -67,33 +71,34 @@ class Jobs:
                 statuses=(201, 200),
                 is_relayed=True,
             ),
-            change("POST", "/jobs/batch", self.submit_batch, BatchReply, body=BatchRequest),
-            route("GET", "/jobs", self.list_jobs, JobsPage, query=ListQuery),
+            change(Access.SUBMIT, "POST", "/jobs/batch", self.submit_batch, BatchReply, body=BatchRequest),
+            route(Access.READ, "GET", "/jobs", self.list_jobs, JobsPage, query=ListQuery),
         )
 
     async def submit_job(self, request: web.Request) -> web.Response:
         """Submit a job; 201 with the new job, 200 with the existing one for the same key."""
-        return await self.submit_text(submit_in(request, await self._bodies.read_json(request)))
+        sent = submit_in(request, await self._bodies.read_json(request))
+        return await self.submit_text(sent, principal_of(request))
 
-    async def submit_text(self, sent: RelayedSubmit) -> web.Response:
+    async def submit_text(self, sent: RelayedSubmit, caller: Principal) -> web.Response:
         """Submit a job from the request of its client; see `submit_job`."""
         wanted, document = self._job.read(sent.body)
         key = key_named(sent.keys, wanted.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
-        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_named(sent.actors))
+        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, caller=caller)
         response = submitted_response(self._backend, submitted)
         response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
         return response
 
-    async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, actor: str) -> Submitted:
+    async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, caller: Principal) -> Submitted:
         """Store `wanted`, and return the new job, or an existing one for the same key.
 
         Raises `Rejected` if it conflicts with a unique job and asks for rejection, and `QuotaExceeded`.
         """
-        operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=self._backend.now_ms())
+        operation = self._operation(wanted, caller, key=key, fingerprint=fingerprint, now_ms=self._backend.now_ms())
         self._rates.take(operation.tenant)
         for _ in range(_CONFLICTS_MAX):
-            result = await self._backend.propose(signed(operation, actor))
+            result = await self._backend.propose(operation)
             holder = self._holder(result)
             if holder is not None and returns_holder(wanted):
                 return Submitted(holder, duplicate=True)
@@ -104,10 +109,12 @@ class Jobs:
     async def submit_batch(self, request: web.Request) -> web.Response:
         """Submit up to 1,000 jobs, each stored or rejected on its own, with a result for each in order."""
         batch = self._batch.read(await self._bodies.read_json(request))
-        now_ms = self._backend.now_ms()
-        prepared = [self._prepared(item, f"jobs[{position}]", now_ms) for position, item in enumerate(batch.items)]
-        propose, actor = self._backend.propose, actor_of(request)
-        futures = [propose(signed(each.operation, actor)) for each in prepared if isinstance(each, _Prepared)]
+        now_ms, caller = self._backend.now_ms(), principal_of(request)
+        prepared = [
+            self._prepared(item, caller, f"jobs[{position}]", now_ms) for position, item in enumerate(batch.items)
+        ]
+        propose = self._backend.propose
+        futures = [propose(each.operation) for each in prepared if isinstance(each, _Prepared)]
         answers = iter(await answers_of(futures))
         items = [
             self._item(each, next(answers)) if isinstance(each, _Prepared) else _refused_item(each) for each in prepared
@@ -116,24 +123,29 @@ class Jobs:
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         """List jobs in a stable order: all pages together show each job that exists throughout exactly once."""
-        return await list_response(self._backend, parse_query(request, ListQuery))
+        return await list_response(self._backend, query_in(request, ListQuery))
 
-    def _prepared(self, item: Item, at: str, now_ms: int) -> _Prepared | RaftschedError:
+    def _prepared(self, item: Item, caller: Principal, at: str, now_ms: int) -> _Prepared | RaftschedError:
         if item.flaw is not None:
             return item.flaw
         try:
             wanted = self._job.decode(item.text, at=at)
             key = wanted.idempotency_key or ""
             fingerprint = fingerprint_of(item.document) if key else b""
-            operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=now_ms, at=at)
+            operation = self._operation(wanted, caller, key=key, fingerprint=fingerprint, now_ms=now_ms, at=at)
             self._rates.take(operation.tenant)
             return _Prepared(operation, at, returns_holder(wanted))
-        except (Invalid, QuotaExceeded) as error:
+        except (Forbidden, Invalid, QuotaExceeded) as error:
             return error
 
-    def _operation(self, wanted: JobRequest, *, key: str, fingerprint: bytes, now_ms: int, at: str = "") -> SubmitJob:
+    def _operation(
+        self, wanted: JobRequest, caller: Principal, *, key: str, fingerprint: bytes, now_ms: int, at: str = ""
+    ) -> SubmitJob:
         job_id = self._backend.new_job_id()
-        return submit_operation(wanted, job_id=job_id, now_ms=now_ms, key=key, fingerprint=fingerprint, at=at)
+        wanted = within(caller, wanted)
+        operation = submit_operation(wanted, job_id=job_id, now_ms=now_ms, key=key, fingerprint=fingerprint, at=at)
+        require_queues(caller, (operation.spec,), f"{at}." if at else "")
+        return signed(operation, caller.name)
 
     def _item(self, prepared: _Prepared, answer: Answer) -> BatchItem:
         holder = self._holder(answer) if prepared.returns_holder else None

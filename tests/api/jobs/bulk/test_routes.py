@@ -147,7 +147,7 @@ async def test_bulk_cancels_by_force_where_asked(api: Api) -> None:
 async def test_bulk_leaves_the_actor_in_the_history(api: Api, follower: Api) -> None:
     [job_id] = await api.submit_many(1)
     document = b'{"action":"pause","all":true}'
-    headers = {"Content-Type": "application/json", "X-Actor": "ann"}
+    headers = {"Content-Type": "application/json", "Raftsched-Actor": "ann"}
     answer = await follower.ask("POST", "jobs/bulk", data=document, headers=headers)
     assert answer.json["done"] == 1
     events = (await api.get(f"jobs/{job_id}/history")).json["events"]

@@ -359,7 +359,7 @@ async def test_control_works_through_a_follower_and_keeps_the_actor(
     job = await api.submit(tenant="acme", **({"paused": True} if action == "resume" else {}))
     if action == "retry":
         api.node.apply(CancelJob(parse_job_id(job["id"]), "acme"))
-    answer = await follower.ask(method, f"jobs/{job['id']}/{action}".rstrip("/"), headers={"X-Actor": "Zoë"})
+    answer = await follower.ask(method, f"jobs/{job['id']}/{action}".rstrip("/"), headers={"Raftsched-Actor": "Zoë"})
     assert answer.status in (200, 201), answer.body
     if action != "replay":
         assert answer.headers["ETag"] == f'"{answer.json["revision"]}"'
@@ -377,8 +377,8 @@ async def test_control_without_an_actor_is_anonymous(api: Api) -> None:
 @pytest.mark.parametrize("actor", ["", " ", "x" * 129, "é" * 65, "a\tb"])
 async def test_actor_that_is_no_name_is_refused(api: Api, actor: str) -> None:
     job = await api.submit()
-    answer = await api.ask("POST", f"jobs/{job['id']}/pause", headers={"X-Actor": actor})
-    assert (answer.status, answer.json["field"]) == (400, "X-Actor")
+    answer = await api.ask("POST", f"jobs/{job['id']}/pause", headers={"Raftsched-Actor": actor})
+    assert (answer.status, answer.json["field"]) == (400, "Raftsched-Actor")
 
 
 @pytest.mark.parametrize("action", ["pause", "retry", "replay"])

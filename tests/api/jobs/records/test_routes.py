@@ -102,9 +102,9 @@ async def test_runs_say_when_older_attempts_are_gone(api: Api) -> None:
 async def test_history_tells_what_happened_in_order(api: Api) -> None:
     job = await api.submit(max_attempts=1)
     api.node.clock.now_ms += 1_000
-    await api.ask("POST", f"jobs/{job['id']}/pause", headers={"X-Actor": "ann"})
+    await api.ask("POST", f"jobs/{job['id']}/pause", headers={"Raftsched-Actor": "ann"})
     api.node.clock.now_ms += 1_000
-    await api.ask("POST", f"jobs/{job['id']}/resume", headers={"X-Actor": "bob"})
+    await api.ask("POST", f"jobs/{job['id']}/resume", headers={"Raftsched-Actor": "bob"})
     api.node.clock.now_ms += 1_000
     await _fail(api)
     history = (await api.get(f"jobs/{job['id']}/history")).json
@@ -134,11 +134,11 @@ async def test_history_begins_with_who_made_the_job_whichever_way(api: Api) -> N
         ("schedules/s/trigger", {}),
         ("schedules/s/backfill", {"from": at(START_MS - 7_200_000), "to": at(START_MS)}),
     ]
-    await api.post("schedules", {"name": "s", **when}, X_Actor="eve")
+    await api.post("schedules", {"name": "s", **when}, Raftsched_Actor="eve")
     seen: set[str] = set()
     for path, document in asked:
         for actor in ("ann", None):
-            answer = await api.post(path, document, **({"X-Actor": actor} if actor else {}))
+            answer = await api.post(path, document, **({"Raftsched-Actor": actor} if actor else {}))
             assert answer.status in (200, 201), answer.body
             found = {job["id"] for job in (await api.get("jobs")).json["jobs"]} - seen
             assert [(await _created(api, job_id))["actor"] for job_id in found] == [actor] * len(found), path
@@ -147,16 +147,16 @@ async def test_history_begins_with_who_made_the_job_whichever_way(api: Api) -> N
     job_id = min(seen)
     await api.ask("DELETE", f"jobs/{job_id}")
     for path, document in ((f"jobs/{job_id}/replay", {}), ("jobs/bulk", {"action": "replay", "ids": [job_id]})):
-        assert (await api.post(path, document, X_Actor="bob")).status in (200, 201)
+        assert (await api.post(path, document, Raftsched_Actor="bob")).status in (200, 201)
         (clone,) = {job["id"] for job in (await api.get("jobs")).json["jobs"]} - seen
         assert (await _created(api, clone))["actor"] == "bob"
         seen.add(clone)
 
 
 async def test_history_keeps_who_made_the_job_and_shows_it_once(api: Api) -> None:
-    job = (await api.post("jobs", {"name": "send_email"}, X_Actor="ann")).json
+    job = (await api.post("jobs", {"name": "send_email"}, Raftsched_Actor="ann")).json
     for number in range(limits.NOTES_KEPT_MAX):
-        await api.post(f"jobs/{job['id']}/pause", {"reason": str(number)}, X_Actor="bob")
+        await api.post(f"jobs/{job['id']}/pause", {"reason": str(number)}, Raftsched_Actor="bob")
     history = (await api.get(f"jobs/{job['id']}/history")).json
     assert [event["event"] for event in history["events"]] == ["created", *["paused"] * (limits.NOTES_KEPT_MAX - 1)]
     assert (history["events"][0]["actor"], history["truncated"]) == ("ann", True)

@@ -1,0 +1,97 @@
+"""Let a request pass to its handler if its caller may use the route.
+
+Refused sign-ins are counted, logged at most once in a while, and answered late, so that guessing is slow. A valid token
+is never slowed down by those of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from raftsched.api.access.door import Door
+from raftsched.api.access.principal import admit
+from raftsched.api.access.rules import Access
+from raftsched.errors import Forbidden, Unauthorized
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_REFUSAL_SECONDS: Final = 0.25
+_SLOWED_MAX: Final = 1_000
+"""Refusals that wait at the same time; more are answered at once, so that they hold no memory."""
+_LOG_SECONDS: Final = 5.0
+log = structlog.get_logger()
+
+
+class Guard:
+    """Checks the callers of all routes of one node."""
+
+    def __init__(self, door: Door) -> None:
+        self.door: Final = door
+        self.refused_count = 0
+        """Sign-ins that were refused since the start of the node."""
+        self._slowed = 0
+        self._logged_at = float("-inf")
+
+    def protected(self, access: Access, handler: Handler) -> Handler:
+        """Return the handler of a route, for the node that answers; the caller is in `principal_of(request)`."""
+        if access in (Access.PUBLIC, Access.CALLBACK):
+            return handler
+
+        @wraps(handler)
+        async def answer(request: web.Request) -> web.StreamResponse:
+            principal = self.door.principal(request.headers)
+            principal.require(access)
+            admit(request, principal)
+            return await handler(request)
+
+        return answer
+
+    def screened(self, access: Access, handler: Handler) -> Handler:
+        """Return the handler of a route, for every node: what can't be a token is not even forwarded."""
+        if access in (Access.PUBLIC, Access.CALLBACK) or self.door.is_open:
+            return handler
+
+        @wraps(handler)
+        async def answer(request: web.Request) -> web.StreamResponse:
+            try:
+                self.door.screen(request.headers)
+                return await handler(request)
+            except (Unauthorized, Forbidden) as error:
+                await self._note(request, error)
+                raise
+
+        return answer
+
+    async def _note(self, request: web.Request, error: Unauthorized | Forbidden) -> None:
+        """Count and log a refusal, and wait."""
+        self.refused_count += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            log.warning(
+                "request_refused",
+                code=error.code,
+                reason=str(error),
+                remote=request.remote,
+                method=request.method,
+                route=_route_of(request),
+                refused_count=self.refused_count,
+            )
+        if isinstance(error, Forbidden) or self._slowed >= _SLOWED_MAX:
+            return
+        self._slowed += 1
+        try:
+            await asyncio.sleep(_REFUSAL_SECONDS)
+        finally:
+            self._slowed -= 1
+
+
+def _route_of(request: web.Request) -> str:
+    """Return the path of the request's route, without what its caller wrote there."""
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical

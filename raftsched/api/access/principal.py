@@ -1,0 +1,135 @@
+"""Define the principal: who makes a request, and what it may see and do.
+
+Whatever belongs to another tenant is treated as if it did not exist: the same error, by the same code path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aiohttp import web
+
+from raftsched.api.access.rules import ROLES, Access
+from raftsched.core.records.api_token import EVERY_TENANT, Role
+from raftsched.core.records.bounds import ANONYMOUS, is_name
+from raftsched.core.records.queue_patterns import accepts
+from raftsched.errors import Forbidden, Invalid
+
+TENANT_DEFAULT: Final = "default"
+"""The tenant of what names none, if its caller may act for all tenants."""
+_OWNER_END: Final = ":"
+"""A queue `acme:reports` belongs to the tenant `acme`; queues without an owner are shared by all tenants."""
+_KEY: Final = web.RequestKey("principal", object)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller of a request."""
+
+    name: str
+    """Its name in histories and in the audit trail."""
+    role: Role
+    scope: str | None
+    """The one tenant that it sees; None = all."""
+    is_bound: bool = False
+    """Whether `scope` is all that its token allows; else it only chose it for this request."""
+    queues: tuple[str, ...] = ()
+    """The queues to which it is limited; () = all."""
+    token_id: str = ""
+
+    def may(self, access: Access) -> bool:
+        return self.role in ROLES[access] and not (access is Access.CLUSTER and self.is_bound)
+
+    def require(self, access: Access) -> None:
+        """Raise `Forbidden` if the caller may not use a route of this access."""
+        if not self.may(access):
+            whose = " of all tenants" if access is Access.CLUSTER else ""
+            roles = ", ".join(role.label for role in sorted(ROLES[access]))
+            raise Forbidden(f"this needs a token{whose} with the role {roles}; this one is {self.role.label}")
+
+    # -- tenants ------------------------------------------------------------------------------------------------------
+
+    def sees(self, tenant: str) -> bool:
+        """Return whether records of `tenant` exist for the caller."""
+        return self.scope is None or self.scope == tenant
+
+    def tenant_for(self, wanted: str | None, field: str = "tenant") -> str:
+        """Return the tenant of what the caller makes, if it asks for `wanted`.
+
+        Raises `Forbidden` for a tenant that is not its own, and `Invalid` for one that no tenant is called.
+        """
+        tenant = self.seen_tenant(wanted, field)
+        return TENANT_DEFAULT if tenant is None else tenant
+
+    def seen_tenant(self, wanted: str | None, field: str = "tenant") -> str | None:
+        """Return the tenant to which a list is limited, if the caller asks for `wanted`; None = all tenants.
+
+        Raises as `tenant_for` does.
+        """
+        if wanted == EVERY_TENANT:
+            raise Invalid(f"{field}: {EVERY_TENANT} is not a tenant", field=field)
+        if wanted is None:
+            return self.scope
+        if not self.sees(wanted):
+            raise Forbidden(f"{field}: this token is for the tenant {self.scope} only", field=field)
+        return wanted
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    def require_queue(self, queue: str, field: str = "queue") -> None:
+        """Raise `Forbidden` unless the caller may submit to `queue`, or lease from it; it may be a pattern."""
+        if not self.sees_queue(queue):
+            raise Forbidden(f"{field}: the queue belongs to another tenant", field=field)
+        if self.queues and not accepts(self.queues, queue):
+            raise Forbidden(f"{field}: this token is limited to the queues {', '.join(self.queues)}", field=field)
+
+    def require_settings_of(self, queue: str) -> None:
+        """Raise `Forbidden` unless the caller may change the settings of `queue`."""
+        self.require_queue(queue)
+        if self.is_bound and not self.owns_queue(queue):
+            raise Forbidden(
+                f"all tenants share the queue {queue}; only an operator of all tenants may change it."
+                f" The queue {self.scope}{_OWNER_END}{queue} is your own"
+            )
+
+    def owns_queue(self, queue: str) -> bool:
+        """Return whether `queue` belongs to the caller's tenant alone."""
+        return self.is_bound and queue.startswith(f"{self.scope}{_OWNER_END}")
+
+    def sees_queue(self, queue: str) -> bool:
+        """Return whether `queue` exists for the caller: its own, and those that all tenants share."""
+        return not self.is_bound or _OWNER_END not in queue or self.owns_queue(queue)
+
+    def own_name(self, name: str) -> str:
+        """Return the name of a worker of the caller, which no other tenant's worker can have."""
+        if not self.is_bound or name.startswith(f"{self.scope}{_OWNER_END}"):
+            return name
+        own = f"{self.scope}{_OWNER_END}{name}"
+        if not is_name(own):
+            raise Invalid(f"worker: with its tenant, {own[:200]}, it is too long for a name", field="worker")
+        return own
+
+    def sees_worker(self, name: str) -> bool:
+        """Return whether the worker of this name serves the caller: its own ones, and those of all tenants."""
+        return self.sees_queue(name)
+
+    def narrowed_to(self, tenant: str) -> Principal:
+        """Return the caller, who chose one tenant for this request."""
+        return replace(self, scope=tenant)
+
+
+ANYBODY: Final = Principal(ANONYMOUS, Role.ADMIN, None)
+"""The caller if there are no tokens: it may do everything, and names itself."""
+
+
+def principal_of(request: web.Request) -> Principal:
+    """Return the caller; a request that no door has let in has none, and raises `KeyError`."""
+    principal = request[_KEY]
+    assert isinstance(principal, Principal)
+    return principal
+
+
+def admit(request: web.Request, principal: Principal) -> None:
+    """Note the caller of the request."""
+    request[_KEY] = principal
