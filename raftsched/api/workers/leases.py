@@ -72,6 +72,7 @@ class Leases:
             wanted.wait_seconds,
             wanted.request_id,
             region=wanted.region or "",
+            tenant=caller.scope,
             names=_names(wanted),
         )
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
