@@ -24,7 +24,7 @@ from chaos.checkers.history.events import (
     ScheduleChanged,
 )
 from chaos.checkers.history.views import History
-from chaos.checkers.jobs import cancels, dependencies, effects, hooks, log, outcomes, singles
+from chaos.checkers.jobs import callbacks, cancels, dependencies, effects, hooks, log, outcomes, singles
 from chaos.checkers.leases import grants, handlers, outages, queue_limits, regions, tenants, terms
 from chaos.checkers.raft import consensus, disks, states
 from chaos.checkers.report import Property, Report
@@ -137,7 +137,11 @@ FEATURES: Final = (
     Property(tenants.leases_stay_in_their_tenant, "DESIGN 13", tenants.bound_count),
     Property(outages.outages_lose_no_worker, "D22", outages.outage_count),
     Property(hooks.ends_submit_their_hooks, "DESIGN 12", hooks.hook_count),
-    Property(notices.dead_letters_are_notified_once, "DESIGN 12", notices.notice_count),
+    Property(callbacks.callbacks_count_with_their_token, "DESIGN 12", callbacks.callback_count),
+    Property(callbacks.awaited_runs_end_by_themselves, "DESIGN 12", callbacks.awaited_count),
+    Property(notices.events_are_notified_once, "DESIGN 12", notices.notice_count),
+    Property(notices.alarms_follow_events, "DESIGN 12", notices.alarm_count),
+    Property(notices.missing_successes_are_noticed, "DESIGN 12", notices.expectation_count),
     Property(singles.begins_at_most_once, "I11", singles.once_count),
     Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),

@@ -50,7 +50,8 @@ def nodes_converge(history: History) -> list[Violation]:
 def no_lease_outlives_its_term(history: History) -> list[Violation]:
     """After the heal, a lease whose worker is silent ends within its term and a bound, a cancelled one within the grace.
 
-    (L1.) Silence counts from the grant, the latest valid heartbeat, or the heal, whatever came last. It counts in cluster
+    (L1.) One that awaits a callback ends within its job's timeout, if that is longer. Silence counts from the grant,
+    the latest valid heartbeat, or the heal, whatever came last. It counts in cluster
     time where that is slow: a time that is ahead of all clocks runs at half speed (`ClusterClock`), and the log ends no
     lease before a term of it. In no case may it take twice as long as allowed.
     """
@@ -64,13 +65,16 @@ def no_lease_outlives_its_term(history: History) -> list[Violation]:
         if answer.reply.valid:
             heard[answer.call.token] = max(heard.get(answer.call.token, 0), answer.operation.end)
     stamped = _Stamps(history)
+    awaited = {change.token for change in history.changes if change.f == "await"}
     violations = []
     for token, granted in history.grant_of.items():
         ended = history.end_of.get(token)
         end = history.end if ended is None else ended.t
         begin = max(healed, granted.t, heard.get(token, 0))
         silent = end - begin
-        if silent > allowed and (silent > 2 * allowed or stamped.between(begin, end) > allowed):
+        timeout_ms = history.timeouts.get(granted.job, 0) if token in awaited else 0
+        limit = allowed + max(0, timeout_ms - setup.lease_ttl_ms) * 1_000
+        if silent > limit and (silent > 2 * limit or stamped.between(begin, end) > limit):
             violations.append(Violation(f"token {token} is current after {silent} µs of silence", end))
     violations.extend(_never_stopped(history, healed))
     return violations

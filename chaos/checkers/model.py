@@ -56,6 +56,8 @@ class JobState(NamedTuple):
     """It begins at most once."""
     is_started: bool = False
     """Under the current lease, it has begun for good."""
+    is_awaited: bool = False
+    """Its worker is done, and somebody else reports the outcome: a cancel ends the lease at once."""
 
 
 class Move(NamedTuple):
@@ -108,8 +110,8 @@ def after(state: JobState, move: Move) -> JobState | None:
             return JobState(PURGED) if state.stage in ENDED else None
         case "touch":
             return state
-        case "start":
-            return state._replace(is_started=True) if state.stage == RUNNING else None
+        case "start" | "await":
+            return _told(state, move)
         case "lapse":
             return _lapsed(state)
         case "requeue" | "revive":
@@ -123,6 +125,15 @@ def _submitted(state: JobState, move: Move) -> JobState | None:
     if state.stage != ABSENT or stage not in _NEW:
         return None
     return JobState(stage, move.tenant, attempts_max=move.attempts_max, is_once=move.is_once)
+
+
+def _told(state: JobState, move: Move) -> JobState | None:
+    """Apply what the worker of a lease says of it: the job has begun, or somebody else reports its outcome."""
+    if state.stage != RUNNING:
+        return None
+    if move.f == "start":
+        return state._replace(is_started=True)
+    return state._replace(is_awaited=True) if state.token == move.token else None
 
 
 def _moved(state: JobState, move: Move) -> JobState | None:
@@ -149,7 +160,7 @@ def _lapsed(state: JobState) -> JobState | None:
     if state.stage == CANCELLING:
         return _cancelled(state, is_forced=True)
     if state.stage in UNLEASED or state.stage == RUNNING:
-        return state._replace(stage=DEAD_LETTER, token=0, worker="", is_started=False)
+        return state._replace(stage=DEAD_LETTER, token=0, worker="", is_started=False, is_awaited=False)
     return None
 
 
@@ -169,7 +180,7 @@ def _leased(state: JobState, move: Move) -> JobState | None:
 
 def _ended(state: JobState, move: Move) -> JobState | None:
     """The lease ends, by its worker's report or by an expiry."""
-    free = state._replace(token=0, worker="", is_started=False)
+    free = state._replace(token=0, worker="", is_started=False, is_awaited=False)
     if state.stage == CANCELLING:
         return free._replace(stage=CANCELLED, stopped=(*state.stopped, state.token))
     if move.f == "outcome":
@@ -199,10 +210,9 @@ def _ended(state: JobState, move: Move) -> JobState | None:
 def _cancelled(state: JobState, *, is_forced: bool) -> JobState | None:
     if state.stage in UNLEASED:
         return state._replace(stage=CANCELLED)
-    if state.stage in LEASED and is_forced:
-        return state._replace(
-            stage=CANCELLED, token=0, worker="", is_started=False, stopped=(*state.stopped, state.token)
-        )
+    if state.stage in LEASED and (is_forced or state.is_awaited):
+        free = state._replace(token=0, worker="", is_started=False, is_awaited=False)
+        return free._replace(stage=CANCELLED, stopped=(*state.stopped, state.token))
     return state._replace(stage=CANCELLING) if state.stage == RUNNING else None
 
 

@@ -19,6 +19,8 @@ _CATCHUP_MS = 6_000
 _REGIONS_SHARE = 0.3
 _REGIONS = ("north", "south", "west")
 _HANDLERS_SHARE = 0.3
+_TARGETS_SHARE = 0.5
+"""Of the seeds that have other users."""
 _TENANTS_SHARE = 0.3
 TENANT = "default"
 """The tenant of all jobs, if there are no others."""
@@ -45,6 +47,8 @@ class Features:
     """Of jobs and of workers, beside none; () = nobody knows of any."""
     late_region: str = ""
     """The one of them that has no worker until all is healed."""
+    targets: int = 0
+    """Those who have requests sent, and report their outcomes by callbacks; each with an executor."""
     has_handlers: bool = False
     """Jobs have several names, and most workers say which of them they know."""
     tenants: tuple[str, ...] = ()
@@ -53,7 +57,7 @@ class Features:
     @property
     def is_on(self) -> bool:
         """Whether there are other jobs than plain ones; those may have regions, too."""
-        return bool(self.schedule_count or self.workflow_users or self.tuners or self.controllers)
+        return bool(self.schedule_count or self.workflow_users or self.tuners or self.controllers or self.targets)
 
     def job_region(self, random: Random) -> str:
         """A region for a job, or none; no coin is thrown if no regions exist."""
@@ -99,13 +103,20 @@ NO_FEATURES = Features()
 
 
 def draw_features(seed: int) -> Features:
-    features = _with_regions(_draw_users(seed), Random(f"regions of {seed}"))
+    features = _with_targets(_draw_users(seed), Random(f"targets of {seed}"))
+    features = _with_regions(features, Random(f"regions of {seed}"))
     has_tenants = Random(f"tenants of {seed}").random() < _TENANTS_SHARE
     return replace(
         features,
         has_handlers=Random(f"handlers of {seed}").random() < _HANDLERS_SHARE,
         tenants=(TENANT, *_OTHER_TENANTS) if has_tenants else (),
     )
+
+
+def _with_targets(features: Features, random: Random) -> Features:
+    if not features.is_on or random.random() >= _TARGETS_SHARE:
+        return features
+    return replace(features, targets=random.choice((1, 2, 3)))
 
 
 def _with_regions(features: Features, random: Random) -> Features:

@@ -24,6 +24,7 @@ from chaos.checkers.history.events import (
 from chaos.checkers.history.views import ENDS_LEASE
 from chaos.checkers.leases.outages import _unheard
 from chaos.checkers.leases.queue_limits import _leases
+from chaos.checkers.model import ENDED, PURGED
 from tests.chaos.histories_broken import Events, Mutation, Mutator, NoPlace, edit, first, inserted, without
 
 FEATURE_MUTATIONS: list[Mutation] = []
@@ -144,9 +145,20 @@ def a_run_is_skipped_for_the_sake_of_a_backfill(history: History) -> Events:
     """A backfill, as the ledger says now, made the run that stands in the way."""
     run, _ = first(
         _followed(history),
-        lambda pair: pair[0].job and pair[1].reason == "overlap" and _settings(history, pair[1]).overlap == "skip",
+        lambda pair: (
+            pair[1].reason == "overlap"
+            and _settings(history, pair[1]).overlap == "skip"
+            and _unfinished(history, pair[1]) == {pair[0].job}
+        ),
     )
     return edit(history, (run, {"kind": "backfill"}))
+
+
+def _unfinished(history: History, line: Decided) -> set[str]:
+    """The runs of a schedule that were not finished when a line was decided."""
+    jobs = {change.job for change in history.changes if change.schedule == line.schedule and change.index < line.index}
+    latest = {each.job: each.status for each in history.changes if each.job in jobs and each.index < line.index}
+    return {job for job, status in latest.items() if status not in {*ENDED, PURGED}}
 
 
 @breaks("overlap_is_as_it_says")
@@ -399,7 +411,7 @@ def a_worker_gets_a_job_that_it_does_not_know(history: History) -> Events:
 
 
 def _started(history: History) -> Change:
-    return first(history.changes, lambda change: change.f == "start")
+    return first(history.changes, lambda change: change.f == "start" and not change.callback_digest)
 
 
 @breaks("begins_at_most_once")
@@ -412,14 +424,14 @@ def a_started_run_is_leased_again(history: History) -> Events:
 
 @breaks("begins_at_most_once")
 def a_run_that_begins_once_begins_twice(history: History) -> Events:
-    started = {answer.call.job for answer in history.answers("start")}
+    started = {answer.call.job for answer in history.answers("start") if not answer.call.callback_token}
     begun = first(history.of(Effect), lambda effect: effect.phase == "begin" and effect.job in started)
     return inserted(history, begun, replace(begun, token=10**6))
 
 
 @breaks("begins_at_most_once")
 def a_run_begins_before_its_start_is_committed(history: History) -> Events:
-    started = {answer.call.token for answer in history.answers("start")}
+    started = {answer.call.token for answer in history.answers("start") if not answer.call.callback_token}
     begun = first(history.of(Effect), lambda effect: effect.phase == "begin" and effect.token in started)
     gone = [
         event
@@ -486,42 +498,6 @@ def an_acknowledged_cancel_of_a_workflow_is_lost(history: History) -> Events:
     return edit(history, *((event, {"f": "move"}) for event in moved if event.f == "cancel"))
 
 
-def _a_hook(history: History) -> Change:
-    return first(history.changes, lambda change: bool(change.hook_of))
-
-
-@breaks("ends_submit_their_hooks")
-def a_hook_is_left_out(history: History) -> Events:
-    return edit(history, (_a_hook(history), {"hook_of": ""}))
-
-
-@breaks("ends_submit_their_hooks")
-def a_hook_comes_in_the_next_entry(history: History) -> Events:
-    hook = _a_hook(history)
-    return edit(history, (hook, {"index": hook.index + 1}))
-
-
-@breaks("ends_submit_their_hooks")
-def a_hook_comes_twice(history: History) -> Events:
-    hook = _a_hook(history)
-    return inserted(history, hook, replace(hook, job="00", position=hook.position + 1_000))
-
-
-def _a_notice(history: History) -> Change:
-    return first(history.changes, lambda change: bool(change.notice_of))
-
-
-@breaks("dead_letters_are_notified_once")
-def a_notice_is_left_out(history: History) -> Events:
-    return edit(history, (_a_notice(history), {"notice_of": ""}))
-
-
-@breaks("dead_letters_are_notified_once")
-def a_notice_comes_again(history: History) -> Events:
-    notice = _a_notice(history)
-    return inserted(history, notice, replace(notice, job="00", index=notice.index + 1))
-
-
 @breaks("legal_transitions")
 def a_completed_job_runs_again(history: History) -> Events:
     requeue = first(history.changes, lambda change: change.f == "requeue")
@@ -562,7 +538,9 @@ def a_worker_waits_beside(history: History, region: str) -> Events:
     healed = history.of(Healed)[-1].t
     late = first(
         history.answers("lease"),
-        lambda answer: answer.operation.end - 400_000 > healed and "red" in answer.call.queues,
+        lambda answer: (
+            answer.operation.end - 400_000 > healed and "red" in answer.call.queues and not answer.call.names
+        ),
     )
     made = first(history.changes, lambda change: change.f == "submit" and change.queue == "red")
     waiting = replace(made, job="left", position=-1, due_ms=1, status="queued", region=region)
@@ -629,10 +607,11 @@ def passed_over(history: History, region: str = "") -> Events:
         if _line(one) == _line(other) and other.t - one.t > 2_000_000
     )
     made = first(history.changes, lambda change: change.f == "submit")
-    where = {"queue": early.queue, "priority": early.priority, "region": region or early.worker_region}
+    line = {"queue": early.queue, "tenant": early.tenant, "priority": early.priority, "name": early.name}
+    where = line | {"region": region or early.worker_region}
     left = replace(made, job="left", position=-1, op=0, status="queued", due_ms=1, concurrency_key="", **where)
     return inserted(history, made, left)
 
 
-def _line(lease: Change) -> tuple[str, str, int, str]:
-    return (lease.queue, lease.tenant, lease.priority, lease.worker_region)
+def _line(lease: Change) -> tuple[str, str, int, str, str]:
+    return (lease.queue, lease.tenant, lease.priority, lease.worker_region, lease.name)

@@ -1,4 +1,4 @@
-"""Good histories of schedules, workflows, limits and control: whole simulated worlds in which users do all of it.
+"""Good histories of schedules, workflows, limits, callbacks and control: whole simulated worlds in which users do all of it.
 
 The reference scheduler of `histories` knows plain jobs only; here the system itself is the witness, and what it shows is
 clean. Mutations then break one promise each (`histories_broken_features`).
@@ -21,6 +21,7 @@ ALL = Features(
     workflow_users=2,
     tuners=1,
     controllers=3,
+    targets=1,
     think=0.15,
     job_options=0.9,
     regions=("north", "south"),

@@ -13,6 +13,7 @@ from chaos.checkers.history.views import History
 from chaos.checkers.leases.queue_limits import blocked_jobs_get_their_turn
 from chaos.checkers.liveness import nobody_is_passed_over, ready_jobs_are_given
 from chaos.checkers.report import Violation
+from tests.chaos import histories_broken_events
 from tests.chaos.histories_broken import Mutation, NoPlace
 from tests.chaos.histories_broken_features import (
     FEATURE_MUTATIONS,
@@ -85,6 +86,8 @@ def test_a_job_is_not_passed_over_by_workers_of_another_region() -> None:
 
 
 def test_mutations_trigger_every_property_of_features() -> None:
+    modules = {mutation.mutate.__module__ for mutation in FEATURE_MUTATIONS}
+    assert histories_broken_events.__name__ in modules
     triggered = {name for mutation in FEATURE_MUTATIONS for name in mutation.flagged_by}
     assert {each.name for each in FEATURES} - triggered == set(), "never triggered"
     assert triggered <= {each.name for each in (*PROPERTIES, *FEATURES)}, "not a property"

@@ -17,7 +17,8 @@ clock in microseconds and never falls. Five kinds of witnesses write it:
 
 Names of operations (`f`): those of `OPERATIONS`; of changes in the log: those of `CHANGES`. Statuses, outcomes and
 refusal codes are the API's words. What the log does to other things than jobs has events of its own: `Decided`,
-`ScheduleChanged`, `QueueChanged`, `WorkflowChanged`, `BackgroundWorkChanged`; (index, position) is their place, too.
+`ScheduleChanged`, `AlarmsChanged`, `QueueChanged`, `WorkflowChanged`, `BackgroundWorkChanged`; (index, position) is their
+place, too.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ import msgspec
 OPERATIONS = frozenset(
     {"submit", "get", "lease", "heartbeat", "outcome", "cancel", "start", "pause", "resume", "amend", "requeue"}
     | {"save_schedule", "control_schedule", "run_schedule", "configure_queue", "pause_queue", "resume_queue"}
-    | {"submit_workflow", "cancel_workflow", "report", "log"}
+    | {"submit_workflow", "cancel_workflow", "report", "log", "await"}
 )
-"""Kinds of requests. `report` is progress, `log` lines of an attempt's log."""
+"""Kinds of requests. `report` is progress, `log` lines of an attempt's log, `await` a worker's report that the target of
+its request has accepted it. The outcome that the target reports is an `outcome`, too."""
 CHANGES = frozenset(
     {"submit", "lease", "outcome", "cancel", "expire", "purge", "start", "pause", "resume", "amend", "requeue"}
-    | {"release", "skip", "revive", "lapse", "abort", "touch"}
+    | {"release", "skip", "revive", "lapse", "abort", "touch", "await"}
 )
 """Changes of jobs in the log. By parents: release, skip, revive; by time: lapse (expiry, deadline); abort ends a lease at
-once; touch changes no status. `requeue` and `revive` begin a new run."""
+once; touch and await change no status. `requeue` and `revive` begin a new run."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -128,6 +130,9 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     """Of a submit: lost workers that end it; 0 = as its queue says."""
     force: bool = False
     """Of a cancel: the lease ends with it."""
+    callback_token: str = ""
+    """Of a start: what the worker made for this attempt; of an outcome: what its target proves itself by. Then `token` and
+    `completion_id` are those of the attempt for which it was made."""
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -297,7 +302,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """Cluster time of the entry."""
     attempt: int = 0
     token: int = 0
-    """Granted by it (lease) or ended by it (outcome, expire)."""
+    """Granted by it (lease), ended by it (outcome, expire), or held at it (start, await)."""
     worker: str = ""
     ttl_ms: int = 0
     outcome: str = ""
@@ -344,15 +349,23 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     worker_tenant: str = ""
     """Of a lease: the tenant whose jobs the worker is given, as the log has it; "" = all."""
     name: str = ""
-    """Of the job."""
+    """Of the handler that the job needs."""
     priority: int = 0
     """After it."""
     hooks: tuple[str, ...] = ()
     """Of a submit: the ends at which another job is to be stored, on_failure or on_success."""
     hook_of: str = ""
     """Of a submit: the job whose end made it."""
+    callback_digest: str = ""
+    """Of a start: the digest of the token by which the target may report the outcome, in hexadecimal digits."""
     notice_of: str = ""
-    """Of a submit: the schedule whose owner it notifies of a dead letter."""
+    """Of a submit: the schedule about which it tells the owner."""
+    notice_number: int = 0
+    """Of a notice: its place among those of the schedule."""
+    notice_event: str = ""
+    """Of a notice: the event, as its content names it."""
+    notice_job: str = ""
+    """Of a notice: the run that caused the event; "" = none did."""
 
 
 class Decided(Event, frozen=True, tag_field="event", tag="decided"):
@@ -400,8 +413,25 @@ class ScheduleChanged(Event, frozen=True, tag_field="event", tag="schedule"):
     jitter_ms: int = 0
     region: str = ""
     """Of its jobs."""
-    notifies: bool = False
-    """Its owner is notified of dead letters."""
+    is_watched: bool = False
+    """Its owner expects something of it."""
+    success_within_ms: int = 0
+    """A run must succeed within this time; 0 = at any time."""
+    late_after_ms: int = 0
+    """A run that starts later than this is late; 0 = none is."""
+    notices: tuple[tuple[str, ...], ...] = ()
+    """The events of each notice."""
+
+
+class AlarmsChanged(Event, frozen=True, tag_field="event", tag="alarms"):
+    """The problems of a schedule as the log left them."""
+
+    index: int
+    position: int
+    now_ms: int
+    schedule: str
+    alarms: tuple[str, ...] = ()
+    """The events that opened them."""
 
 
 class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):
@@ -506,6 +536,7 @@ AnyEvent = (
     | Change
     | Decided
     | ScheduleChanged
+    | AlarmsChanged
     | QueueChanged
     | WorkflowChanged
     | BackgroundWorkChanged

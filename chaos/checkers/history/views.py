@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Final, TypeVar, cast, get_args, overload
 
 from chaos.checkers.history.events import (
+    AlarmsChanged,
     AnyEvent,
     Applied,
     BackgroundWorkChanged,
@@ -46,7 +47,7 @@ Replay = Callable[[Sequence[Applied]], Iterable[str]]
 """Given the whole log from its first entry on, the digest of the state after each entry; a pure function."""
 
 E = TypeVar("E", bound=Event)
-Placed = Change | Decided | ScheduleChanged | QueueChanged | WorkflowChanged | BackgroundWorkChanged
+Placed = Change | Decided | ScheduleChanged | AlarmsChanged | QueueChanged | WorkflowChanged | BackgroundWorkChanged
 """An effect of the log, at its place in it."""
 _PLACED: Final = frozenset(get_args(Placed))
 

@@ -61,7 +61,7 @@ def _ran_twice(history: History, once: set[str]) -> Iterator[Violation]:
 
 
 def once_count(history: History) -> int:
-    return len(history.answers("start"))
+    return sum(1 for answer in history.answers("start") if not answer.call.callback_token)
 
 
 # -- unique -----------------------------------------------------------------------------------------------------------

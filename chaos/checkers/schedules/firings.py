@@ -14,58 +14,23 @@ from chaos.checkers.history.events import Change, Decided, Healed, ScheduleChang
 from chaos.checkers.history.views import History
 from chaos.checkers.model import CANCELLING, ENDED, PURGED
 from chaos.checkers.report import Violation
+from chaos.checkers.schedules.grids import PLANNED, Grid, change_settings
 
-_PLANNED = "planned"
 _BACKFILL = "backfill"
 _BY_HAND = ("manual", _BACKFILL)
 
 
-@dataclass(slots=True)
-class _Grid:
-    """A schedule along the log."""
-
-    settings: ScheduleChanged
-    next_ms: int
-    """The first instant without a decision; 0 = none any more."""
-    fired_count: int = 0
-
-    def after(self, line: Decided) -> int:
-        """The first instant behind a line."""
-        settings = self.settings
-        steps = (line.last_ms - settings.anchor_ms) // settings.period_ms + 1
-        following = settings.anchor_ms + steps * settings.period_ms
-        return following if not 0 < settings.end_ms < following else 0
-
-    def is_whole(self, line: Decided) -> bool:
-        """Whether a line covers as many instants as it says; 0 = nobody counted."""
-        return not line.count or line.last_ms - line.fire_time_ms == (line.count - 1) * self.settings.period_ms
-
-
-def _walk(history: History) -> Iterator[tuple[Decided | ScheduleChanged, _Grid | None]]:
+def _walk(history: History) -> Iterator[tuple[Decided | ScheduleChanged, Grid | None]]:
     """Each event of schedules with a grid in the order of the log, and the schedule as it was before it."""
-    grids: dict[str, _Grid] = {}
+    grids: dict[str, Grid] = {}
     for event in history.log_of(Decided, ScheduleChanged):
         assert isinstance(event, Decided | ScheduleChanged)
         grid = grids.get(event.schedule)
         yield event, grid
         if isinstance(event, ScheduleChanged):
-            _move(grids, event)
-        elif grid is not None and event.kind == _PLANNED:
-            grid.fired_count += bool(event.job)
-            grid.next_ms = grid.after(event)
-
-
-def _move(grids: dict[str, _Grid], event: ScheduleChanged) -> None:
-    known = grids.get(event.schedule)
-    if event.f == "delete":
-        grids.pop(event.schedule, None)
-    elif known is None:
-        if event.period_ms:
-            grids[event.schedule] = _Grid(event, event.next_ms)
-    else:
-        if event.generation != known.settings.generation:
-            known.next_ms = event.next_ms
-        known.settings = event
+            change_settings(grids, event)
+        elif grid is not None and event.kind == PLANNED:
+            grid.decide(event)
 
 
 def fire_times_decided_once_in_order(history: History) -> list[Violation]:
@@ -74,7 +39,7 @@ def fire_times_decided_once_in_order(history: History) -> list[Violation]:
     for event, grid in _walk(history):
         if isinstance(event, ScheduleChanged):
             problem = _grid_problem(event, grid)
-        elif event.kind in (_PLANNED, "changed"):
+        elif event.kind in (PLANNED, "changed"):
             problem = _line_problem(event, grid)
         else:
             problem = ""
@@ -87,7 +52,7 @@ _AHEAD_MS_MAX = 500
 """The time by which a leader's clock may be ahead of what a majority's clocks bear out (G8)."""
 
 
-def _grid_problem(event: ScheduleChanged, grid: _Grid | None) -> str:
+def _grid_problem(event: ScheduleChanged, grid: Grid | None) -> str:
     is_new = grid is None or event.generation != grid.settings.generation
     if not event.period_ms or not is_new or not event.next_ms:
         return ""
@@ -100,7 +65,7 @@ def _grid_problem(event: ScheduleChanged, grid: _Grid | None) -> str:
     return ""
 
 
-def _line_problem(line: Decided, grid: _Grid | None) -> str:
+def _line_problem(line: Decided, grid: Grid | None) -> str:
     if grid is None:
         return f"instant {line.fire_time_ms} is decided for a schedule that is not there"
     if line.generation != grid.settings.generation:
@@ -108,7 +73,7 @@ def _line_problem(line: Decided, grid: _Grid | None) -> str:
     # Lines of one operation continue where its limit of firings is reached; the schedule ends with the operation.
     if line.fire_time_ms != grid.next_ms:
         return f"instant {line.fire_time_ms} is decided, and {grid.next_ms} is the first without a decision"
-    if line.kind == _PLANNED and not grid.is_whole(line):
+    if line.kind == PLANNED and not grid.is_whole(line):
         return f"a line of {line.count} instants goes from {line.fire_time_ms} to {line.last_ms}"
     most = grid.settings.max_firings
     return f"it fires more than {most} times" if line.job and 0 < most <= grid.fired_count else ""
@@ -135,7 +100,7 @@ def fire_times_never_early(history: History) -> list[Violation]:
     due_of = {change.job: change.due_ms for change in history.changes if change.f == "submit" and change.schedule}
     violations = []
     for line in history.of(Decided):
-        if line.kind != _PLANNED:
+        if line.kind != PLANNED:
             continue
         if line.last_ms > line.now_ms:
             what = (
@@ -176,7 +141,7 @@ def nothing_fires_while_paused(history: History) -> list[Violation]:
     """In the log, no instant is decided while its schedule is paused, nor once it is deleted (I14, G9)."""
     violations = []
     for event, grid in _walk(history):
-        if isinstance(event, Decided) and event.kind == _PLANNED and (grid is None or grid.settings.paused):
+        if isinstance(event, Decided) and event.kind == PLANNED and (grid is None or grid.settings.paused):
             what = "deleted" if grid is None else "paused"
             violations.append(
                 Violation(f"schedule {event.schedule} is {what}, and fires at index {event.index}", event.t)
@@ -209,7 +174,7 @@ def overlap_is_as_it_says(history: History) -> list[Violation]:
             if event.schedule and event.job not in backfilled:
                 owner[event.job] = event.schedule
             _follow(runs, owner.get(event.job, ""), event)
-        elif isinstance(event, Decided) and event.kind == _PLANNED:
+        elif isinstance(event, Decided) and event.kind == PLANNED:
             own = runs.setdefault(event.schedule, _Runs())
             others = {job: status for job, status in own.unfinished.items() if job != event.job}
             if problem := _overlap_problem(event, own.overlap, others):
@@ -253,7 +218,7 @@ def schedules_go_on(history: History) -> list[Violation]:
     """After the heal, each schedule that is not paused has decided what is due, but for a moment (L1, G9)."""
     if not history.of(Healed):
         return []
-    last: dict[str, _Grid] = {}
+    last: dict[str, Grid] = {}
     deleted: set[str] = set()
     for event, grid in _walk(history):
         if grid is not None:
@@ -269,7 +234,7 @@ def schedules_go_on(history: History) -> list[Violation]:
     ]
 
 
-def _is_over(grid: _Grid) -> bool:
+def _is_over(grid: Grid) -> bool:
     return grid.settings.paused or 0 < grid.settings.max_firings <= grid.fired_count
 
 

@@ -142,6 +142,31 @@ def many_schedules(rates: Rates) -> Rates:
     return replace(rates, features=features, fault_weights=weights, fault_pause=0.5, uses_lmdb=False)
 
 
+def watched_schedules(rates: Rates) -> Rates:
+    """Schedules whose runs start late or never, because workers are few, and leaders that hardly stay."""
+    features = Features(schedule_count=4, think=0.6)
+    weights = {"crash": 1.0, "transfer": 4.0, "stop_gracefully": 1.0}
+    return replace(
+        rates,
+        features=features,
+        fault_weights=weights,
+        fault_pause=0.7,
+        election=(0.3, 0.6),
+        heartbeat=0.075,
+        worker_count=1,
+        worker_stall=0.5,
+        worker_death=0.3,
+        uses_lmdb=False,
+    )
+
+
+def many_callbacks(rates: Rates) -> Rates:
+    """Requests whose targets report the outcome, while leaders come and go and workers die."""
+    features = Features(targets=3, controllers=1, think=0.1)
+    weights = {"crash": 1.0, "transfer": 2.0, "pause": 1.0, "cut_pair": 1.0}
+    return replace(rates, features=features, fault_weights=weights, fault_pause=0.8, worker_death=0.1, uses_lmdb=False)
+
+
 def many_workflows(rates: Rates) -> Rates:
     features = Features(workflow_users=2, controllers=1, think=0.2)
     return replace(rates, features=features, uses_lmdb=False)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from chaos.checkers.history.events import FinalJob
 from chaos.sim.record.log_records import other_events
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, ExpireLeases, LeaseJobs, RecordOutcome, SubmitJob, SubmitWorkflow
 from raftsched.core.operations.control import (
     AmendJob,
+    AwaitCallback,
     BlockJobs,
     DoBackgroundStep,
     HandleDeadlines,
@@ -78,15 +81,18 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
         "unique": options.unique_key.hex() if not options.unique_until_ms else "",
         "tenant": new.tenant,
         "region": new.spec.region,
-        "name": new.spec.name,
+        "name": new.spec.handler,
         "priority": new.spec.priority,
     }
     if old is None:
-        return fields | _submitted(operation, new, options, parents.get(new.id, ()))
+        return fields | _submitted(operation, write, options, parents.get(new.id, ()))
     return fields | _done(operation, old, new)
 
 
-def _submitted(operation: Operation, new: Job, options: Options, depends_on: tuple[Dependency, ...]) -> dict[str, Any]:
+def _submitted(
+    operation: Operation, write: PutJob, options: Options, depends_on: tuple[Dependency, ...]
+) -> dict[str, Any]:
+    new, payload = write.new, write.payload or b""
     match operation:
         case _ if options.is_message:
             cause = "hook"
@@ -114,7 +120,18 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "on_failure": options.on_dependency_failure.label if depends_on else "",
         "hooks": tuple(name for name in ("on_failure", "on_success") if getattr(options, name) is not None),
         "hook_of": options.hook_of.hex(),
+        **(_notice(options, payload) if options.notice_of else {}),
+    }
+
+
+def _notice(options: Options, payload: bytes) -> dict[str, Any]:
+    """Return what a notice tells, as this simulator has its content (`users.intents`)."""
+    told = msgspec.json.decode(payload)
+    return {
         "notice_of": options.notice_of.hex(),
+        "notice_number": told["number"],
+        "notice_event": told["event"],
+        "notice_job": told["job"].replace("-", ""),
     }
 
 
@@ -133,10 +150,19 @@ def _done(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
         }
     if old.lease is not None and new.lease is None:
         return _freed(operation, old, new)
+    if isinstance(operation, StartRun | AwaitCallback):
+        return _told_of_lease(operation)
     if getattr(operation, "job_id", None) == new.id and (f := _asked(operation, old, new)):
         return {"f": f, "max_lost_workers": (new.spec.options or _NO_OPTIONS).lost_workers_max if f == "amend" else 0}
     f = _by_status(old, new)
     return {"f": f, "cause": _cause(operation, f)}
+
+
+def _told_of_lease(operation: StartRun | AwaitCallback) -> dict[str, Any]:
+    """A worker said something of its attempt that the lease keeps."""
+    if isinstance(operation, AwaitCallback):
+        return {"f": "await", "token": operation.token}
+    return {"f": "start", "token": operation.token, "callback_digest": operation.callback_digest.hex()}
 
 
 def _freed(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
@@ -176,8 +202,6 @@ def _asked(operation: Operation, old: Job, new: Job) -> str:
             return "amend"
         case RequeueJob():
             return "requeue" if old.status in FINISHED else "amend"
-        case StartRun():
-            return "start"
         case _:
             return ""
 

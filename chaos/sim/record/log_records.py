@@ -11,6 +11,7 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.operations.schedules import FireSchedule, RunSchedule
+from raftsched.core.records.notices import Watch
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow
@@ -26,6 +27,7 @@ from raftsched.core.state.writes import (
     Write,
 )
 
+_NOTHING = Watch()
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -34,8 +36,8 @@ def other_events(operation: Operation, write: Write) -> Iterator[tuple[str, dict
     match write:
         case PutFiring():
             yield "Decided", _decided(operation, write.schedule_id, write.firing)
-        case PutSchedule(old, new) if old is None or _settings(old) != _settings(new):
-            yield "ScheduleChanged", _schedule(new, _verb(old, new))
+        case PutSchedule():
+            yield from _schedule_events(write)
         case RemoveSchedule():
             yield "ScheduleChanged", _schedule(write.old, "delete")
         case PutQueue(old, new) if old is None or _limits(old) != _limits(new):
@@ -48,6 +50,14 @@ def other_events(operation: Operation, write: Write) -> Iterator[tuple[str, dict
             yield "BackgroundWorkChanged", _background_work(write.kind, write.subject, is_open=True)
         case RemoveBackgroundWork():
             yield "BackgroundWorkChanged", _background_work(write.kind, write.subject, is_open=False)
+
+
+def _schedule_events(write: PutSchedule) -> Iterator[tuple[str, dict[str, Any]]]:
+    old, new = write.old, write.new
+    if old is None or _settings(old) != _settings(new):
+        yield "ScheduleChanged", _schedule(new, _verb(old, new))
+    if old is not None and old.health.alarms != new.health.alarms:
+        yield "AlarmsChanged", _alarms(new)
 
 
 def _decided(operation: Operation, schedule_id: ScheduleId, firing: Firing) -> dict[str, Any]:
@@ -95,8 +105,21 @@ def _schedule(schedule: Schedule, f: str) -> dict[str, Any]:
         "end_ms": timing.end_at_ms or 0,
         "jitter_ms": timing.jitter_ms,
         "region": schedule.template.spec.region,
-        "notifies": schedule.watch is not None,
+        "is_watched": schedule.watch is not None,
+        **_watch(schedule.watch or _NOTHING),
     }
+
+
+def _watch(watch: Watch) -> dict[str, Any]:
+    return {
+        "success_within_ms": watch.success_within_ms,
+        "late_after_ms": watch.late_after_ms,
+        "notices": tuple(tuple(event.label for event in notice.events) for notice in watch.notices),
+    }
+
+
+def _alarms(schedule: Schedule) -> dict[str, Any]:
+    return {"schedule": schedule.id.hex(), "alarms": tuple(alarm.event.label for alarm in schedule.health.alarms)}
 
 
 @lru_cache

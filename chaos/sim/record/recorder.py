@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from chaos.checkers.history.events import (
     AnyEvent,
     Applied,
-    BackgroundWorkChanged,
-    Change,
     Configured,
-    Decided,
     Downstream,
     Durable,
     Effect,
@@ -35,15 +32,13 @@ from chaos.checkers.history.events import (
     Leader,
     Members,
     Nemesis,
-    QueueChanged,
     Reply,
-    ScheduleChanged,
     Setup,
     Started,
     StateDigest,
     Truncated,
-    WorkflowChanged,
 )
+from chaos.checkers.history.views import Placed
 from chaos.sim.machine.clock import Timeline
 from chaos.sim.record.log_changes import Deed, events_of, final_job, job_name
 from chaos.sim.record.replay import LoggedEntry
@@ -58,10 +53,7 @@ from raftsched.storage.store.port import Row, Rows, Table, all_rows
 from raftsched.storage.store.seals import SEAL_AT
 
 _encode = msgspec.msgpack.Encoder().encode
-_EVENTS: dict[str, Callable[..., AnyEvent]] = {
-    kind.__name__: kind
-    for kind in (Change, Decided, ScheduleChanged, QueueChanged, WorkflowChanged, BackgroundWorkChanged)
-}
+_EVENTS: dict[str, Callable[..., AnyEvent]] = {kind.__name__: kind for kind in get_args(Placed)}
 DIGEST_EVERY = 64
 """A node's whole state is hashed at each index that this divides."""
 _HASHED = tuple(table for table in Table if table not in (Table.META, Table.COUNTERS))

@@ -10,9 +10,11 @@ from chaos.sim.users.clients import Client, Prober
 from chaos.sim.users.controllers import Controller
 from chaos.sim.users.feature_users import FeatureUser, ScheduleUser, Tuner, WorkflowUser
 from chaos.sim.users.sdk import SdkUser
+from chaos.sim.users.targets import Target
 from chaos.sim.users.workers import WorkerProcess
 from chaos.sim.users.workload import Workload
 from chaos.sim.world.world import World
+from raftsched.core.records.spec import CallKind
 
 _WORKERS_MORE = 2
 """Beside those of the plain jobs, if others exist."""
@@ -51,6 +53,9 @@ class Crowd(Workload):
             self._begin(Tuner(self, f"q{number}"), number)
         for number in range(features.controllers):
             self._begin(Controller(self, f"m{number}"), number)
+        for number in range(features.targets):
+            self._begin(Target(self, f"g{number}"), number)
+            self._begin(WorkerProcess(self, f"e{number}", names=(CallKind.HTTP.handler,)), number)
         if features.is_on:
             for number in range(_WORKERS_MORE):
                 self._begin(WorkerProcess(self, f"v{number}", knows_all=not number), number)

@@ -35,11 +35,9 @@ from raftsched.core.records.workflow import WorkflowId
 from raftsched.leader.schedules.fire_times import fire_times_of
 
 RETRY = RetryPolicy(backoff=Backoff.FIXED, base_ms=200)
-_WATCH = Watch(
-    notices=(
-        Notice((NoticeEvent.DEAD_LETTER,), NoticeForm.JOB, Hook(JobSpec(CHORE, FEATURE_QUEUES[0], 5, 1, 0, RETRY))),
-    )
-)
+_EVENTS = tuple(NoticeEvent)
+_WATCHED = 0.75
+"""Part of the schedules whose owner expects something."""
 _BACKFILLED_MS = 6_000
 _BACKFILLED_MAX = 5
 _CONDITIONS = (Condition.SUCCESS, Condition.COMPLETION, Condition.FAILURE)
@@ -122,13 +120,33 @@ class ScheduleIntent:
             fingerprint=blake2b(repr(self).encode(), digest_size=16).digest(),
             passed_count=_passed_count(known, now_ms),
             actor="simulator",
-            watch=_WATCH if self.template.spec.max_attempts == 1 else None,
+            watch=self.watch,
+        )
+
+    @property
+    def watch(self) -> Watch | None:
+        """Return the expectations of its owner: decided by all else, and by no draw of the world."""
+        random = Random(repr(self))
+        if random.random() >= _WATCHED:
+            return None
+        return Watch(
+            success_within_ms=random.choice((0, 1_500, 3_000, 5_000)),
+            late_after_ms=random.choice((0, 1_000, 2_000)),
+            notices=tuple(_notice(random, number) for number in range(random.choice((1, 1, 2)))),
         )
 
     def _is_same(self, timing: Timing) -> bool:
         wanted = (self.every, self.jitter_ms, self.max_firings, self.lasts_ms)
         lasts_ms = 0 if timing.end_at_ms is None else timing.end_at_ms - timing.begins_ms(0)
         return wanted == (timing.every, timing.jitter_ms, timing.max_firings, lasts_ms)
+
+
+def _notice(random: Random, number: int) -> Notice:
+    """A job that tells of some events: which one, of which run, and by which notice of its schedule."""
+    events = tuple(random.sample(_EVENTS, random.choice((1, 2, 4))))
+    content = b'{"number":%d,"event":"{{cause.event}}","job":"{{cause.job_id}}"}' % number
+    spec = JobSpec(CHORE, random.choice(FEATURE_QUEUES), 5, random.choice((1, 2)), 0, RETRY)
+    return Notice(events, NoticeForm.JOB, Hook(spec, content))
 
 
 def named_schedule(node: SimulatedNode, name: str) -> Schedule | None:

@@ -12,6 +12,7 @@ from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.record.log_changes import job_name
 from chaos.sim.users.callers import Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.users.clients import QUEUES
+from chaos.sim.users.targets import CallExecutor, SentRequest
 from chaos.sim.users.workload import Workload
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import RecordOutcome
@@ -24,6 +25,8 @@ _WAIT_SECONDS = 0.5
 _ASKED = (QUEUES, QUEUES, ("red",), ("blue",))
 _ASKED_OF_ALL = ((*QUEUES, *FEATURE_QUEUES), (*FEATURE_QUEUES, "red"), FEATURE_QUEUES, (*QUEUES, AMBER))
 _START_TRIES = 3
+_ACCEPTED = 0.8
+"""Part of the requests whose target answers 202; of the others the executor reports the outcome itself."""
 _TALK = 0.1
 """Part of the jobs that say something of themselves."""
 
@@ -33,11 +36,19 @@ class WorkerProcess:
 
     It stays in `region` if it has one; else each of its lives may be in another. One that `knows_all` has a handler
     for every job, and is given jobs of all tenants; the others may know a part of the names only, or be given jobs of
-    one tenant, in each of their lives another. One of a `tenant` is given jobs of that one only.
+    one tenant, in each of their lives another. One of a `tenant` is given jobs of that one only, one with `names` has
+    handlers for those.
     """
 
     def __init__(
-        self, workload: Workload, name: str, *, region: str = "", knows_all: bool = True, tenant: str = ""
+        self,
+        workload: Workload,
+        name: str,
+        *,
+        region: str = "",
+        knows_all: bool = True,
+        tenant: str = "",
+        names: tuple[str, ...] = (),
     ) -> None:
         self._workload = workload
         self._world = workload.world
@@ -48,9 +59,11 @@ class WorkerProcess:
         self._home = region
         self._region = self._next_region()
         self._knows_all = knows_all
+        self._only_names = names
         self._names = self._next_names()
         self._bound = tenant
         self._tenant = self._next_tenant()
+        self._executor = CallExecutor(workload, name)
 
     @property
     def _name(self) -> str:
@@ -60,7 +73,9 @@ class WorkerProcess:
         return self._home or self._world.rates.features.worker_region(self._world.random)
 
     def _next_names(self) -> tuple[str, ...]:
-        return self._world.rates.features.worker_names(self._world.random, knows_all=self._knows_all)
+        return self._only_names or self._world.rates.features.worker_names(
+            self._world.random, knows_all=self._knows_all
+        )
 
     def _next_tenant(self) -> str:
         if self._bound or self._knows_all:
@@ -77,6 +92,7 @@ class WorkerProcess:
             for granted in grants:
                 if not await self._begin(granted):
                     break
+        await self._executor.close()
 
     async def lease_once(self) -> list[Grant]:
         """Ask until something is granted, and do nothing with it."""
@@ -112,6 +128,9 @@ class WorkerProcess:
     async def _begin(self, grant: Grant) -> bool:
         """Do a job, once its start is committed if it begins at most once; False if the worker died of it."""
         options = grant.job.spec.options
+        if options is not None and options.call is not None:
+            sent = await self._executor.start(grant.job.id, granted_of(grant), self._name)
+            return sent is None or await self._run(grant.job.id, granted_of(grant), sent)
         if options is None or not options.at_most_once or await self._start(grant.job.id, granted_of(grant)):
             return await self._run(grant.job.id, granted_of(grant))
         return True
@@ -152,11 +171,13 @@ class WorkerProcess:
             await self._tell("report", report, grant)
             await self._tell("log", AppendLog(job_id, grant.run, token, b"a line\n", sequence=1), grant)
 
-    async def _run(self, job_id: JobId, grant: Granted) -> bool:
-        """Do a job; False if the worker died of it, and with it all that it held."""
+    async def _run(self, job_id: JobId, grant: Granted, sent: SentRequest | None = None) -> bool:
+        """Do a job; False if the worker died of it, and with it all that it held. `sent` if it is a request."""
         world, random, rates = self._world, self._world.random, self._world.rates
         worker = self._name
         world.recorder.effect("begin", grant, worker)
+        if sent is not None:
+            self._workload.sent(sent)
         is_calm = self._workload.is_calm
         if not is_calm and random.random() < rates.worker_death:
             await sleep(0.2 * random.random())
@@ -176,7 +197,9 @@ class WorkerProcess:
                 break
         self._workload.receiver.take(grant.job, grant.token)
         world.recorder.effect("end", grant, worker)
-        if keeps or random.random() < 0.3:
+        if sent is not None and random.random() < _ACCEPTED:
+            await self._executor.accepted(sent)
+        elif keeps or random.random() < 0.3:
             await self._report(job_id, grant, worker)
         return True
 

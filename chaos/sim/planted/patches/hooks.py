@@ -1,4 +1,4 @@
-"""Planted into hooks and notices: a job that an event asks for is stored late, is left out, or comes too often."""
+"""Planted into hooks: a job that an event asks for is stored late, is left out, or comes too often."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import FINISHED, Job
-from raftsched.core.records.notices import Health
 from raftsched.core.state.results import Context, Result
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
@@ -90,11 +89,6 @@ def submits_hooks_for_every_attempt(patch: Any) -> None:
     patch.setattr(
         cascade_module, "_matters", lambda view, change: _hook_of_attempt(change) is not None or matters(view, change)
     )
-
-
-def notifies_of_every_dead_letter(patch: Any) -> None:
-    """No schedule remembers that its owner was notified."""
-    patch.setattr(Health, "has_alarm", lambda _health, _event: False)
 
 
 def _hook_of_attempt(change: PutJob) -> Any:
