@@ -19,13 +19,14 @@ from raftsched.exchange import Exchange, pool
 def sends_again_in_secret(patch: Any) -> None:
     """Aiohttp repeats GET, PUT and DELETE by itself where a connection breaks, as it does if nobody stops it."""
 
-    async def pass_through(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> Any:
+    async def pass_through(self: Any, request: Any, handler: aiohttp.ClientHandlerType) -> Any:
+        request.exchange = self._exchange
         return await handler(request)
 
     def sending(self: Exchange) -> None:
         self.is_sent = True
 
-    patch.setattr(pool, "_once", pass_through)
+    patch.setattr(pool._Once, "__call__", pass_through)  # noqa: SLF001
     patch.setattr(Exchange, "sending", sending)
 
 
