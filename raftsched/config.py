@@ -85,6 +85,13 @@ class Smtp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of the secret with the user's password."""
 
 
+class Encryption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Encryption at rest of what a node writes to its disk."""
+
+    keys_file: str = ""
+    """File of keys, the same on every node: lines `ID BASE64` of 32 bytes each; the first encrypts, all decrypt."""
+
+
 class SecretFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Secrets that jobs or settings name."""
 
@@ -150,6 +157,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Mail server of e-mail jobs: `url`, `from`, `allow_from`, `tls`, `user` and `password_secret`."""
     secrets: SecretFiles = SecretFiles()
     """`dir`: the directory of secrets that HTTP jobs and `smtp.password_secret` name."""
+    encryption: Encryption = Encryption()
+    """`keys_file`: the file of keys under which journal, state and snapshots are encrypted; without it they are not."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged: `debug`, `info`, `warning` or `error`."""
     log_format: Literal["json", "console"] = "json"

@@ -29,6 +29,7 @@ READ_ELSEWHERE: Final[Mapping[str, str]] = {
     "RAFTSCHED_SMTP_URL": "worker --email: the mail server",
     "RAFTSCHED_SMTP_FROM": "worker --email: the sender",
     "RAFTSCHED_SECRETS_DIR": "worker --http, --shell or --email: the directory of secrets",
+    "RAFTSCHED_KEYS_FILE": "check and compact: the keys file of the nodes",
     "RAFTSCHED_DEMO_LEDGER": "the handlers of `raftsched demo`",
     "RAFTSCHED_BENCH_CONCURRENCY": "the handlers of `raftsched bench`",
 }

@@ -107,6 +107,8 @@ WORKFLOW_PART_JOBS_MAX = 500
 """Jobs stored by one operation, as many as an entry of the log stores one by one; larger workflows come in parts."""
 BACKGROUND_STEP_ITEMS_MAX = 200
 """Jobs or ledger lines touched by one background step: some milliseconds on each node."""
+REENCRYPTED_ROWS_MAX = 300
+"""Rows of a state examined, and encrypted under another key, in one step: about two milliseconds."""
 INLINE_DEPENDANTS_MAX = 100
 """Dependants resolved in the very log entry that ended their parent; the others follow in steps."""
 INLINE_DEPENDANTS_MIN = 2

@@ -15,7 +15,7 @@ from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
 from raftsched.storage.reader import StateReader
-from raftsched.wire.cluster import ClusterStatus, NodeStatus
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeStatus
 
 
 class Backend(Protocol):
@@ -79,6 +79,12 @@ class Backend(Protocol):
 
     def jitter(self) -> int:
         """Return a random number from -1000 to 1000."""
+
+    def encryption(self) -> EncryptionStatus:
+        """Return how this node encrypts its files."""
+
+    def reencrypt(self) -> EncryptionStatus:
+        """Begin to move this node's data to its first key; raises `Rejected` if it has none."""
 
     def cluster_status(self) -> ClusterStatus: ...
     def readiness(self) -> tuple[bool, str]:

@@ -46,6 +46,7 @@ _SECTIONS: Final = {
     },
     "The cluster": {
         "cluster": "raftsched.cli.commands.cluster",
+        "encryption": "raftsched.cli.commands.encryption",
         "events": "raftsched.cli.commands.events",
         "audit": "raftsched.cli.commands.audit",
         "node": "raftsched.cli.commands.node",

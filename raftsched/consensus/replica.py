@@ -377,6 +377,10 @@ class Replica:
         age = self._engine.leader_age_seconds()
         return -1 if age is None else round(age * 1000)
 
+    def wake(self) -> None:
+        """Look for work at once: the journal was changed from outside."""
+        self._woken.set()
+
     def propose(self, command: bytes) -> asyncio.Future[object]:
         """Return a future of what the machine returns for this command, once it is committed and applied here.
 

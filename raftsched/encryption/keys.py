@@ -22,7 +22,7 @@ from raftsched.errors import Invalid, RaftschedError
 
 FIELD: Final = "encryption.keys_file"
 KEY_BYTES: Final = 32
-KEYS_MAX: Final = 100
+KEYS_MAX: Final = 16
 """Keys in one file; each rotation adds one, and those that no node needs any more can be removed."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 _is_id: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}").fullmatch

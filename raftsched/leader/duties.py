@@ -41,6 +41,7 @@ from raftsched.leader.leases.keeper import HeartbeatAnswer, LeaseKeeper
 from raftsched.leader.leases.outage import Outage
 from raftsched.leader.leases.worker_marks import WorkerMarks
 from raftsched.leader.maintenance.background_steps import BackgroundSteps
+from raftsched.leader.maintenance.encryption import KeyAdoption
 from raftsched.leader.maintenance.retention import Retention
 from raftsched.leader.maintenance.trim import Trimming
 from raftsched.leader.now import NEVER_MS, Now
@@ -129,6 +130,7 @@ class Duties:
             self._retention,
             self._trimming,
             ZoneRules(view, zones.RULES_VERSION),
+            KeyAdoption(view, settings.key, randomness.randbytes),
         )
         self._posts: Final = tuple(Post(service) for service in services)
         self._keeper_post: Final = next(post for post in self._posts if post.service is self._keeper)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raftsched.encryption.keys import KeyCheck
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSettings:
-    """All in milliseconds, all positive; the same on every node, since any of them may lead."""
+    """Times in milliseconds, all positive; the same on every node, since any of them may lead."""
 
     lease_ttl_ms: int = 10_000
     """A worker that is silent for this long loses its jobs."""
@@ -19,6 +21,8 @@ class LeaderSettings:
     """Retention of finished jobs, unless the job or its queue sets another."""
     retention_every_ms: int = 5_000
     """Interval between searches for jobs to purge; a search that finds none costs one read."""
+    key: KeyCheck | None = None
+    """The key with which this node encrypts its files; None if it has none."""
     worker_forget_ms: int = 600_000
     """A worker that is silent for this long is no longer listed."""
 

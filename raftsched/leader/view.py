@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind
+from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import Job, Status, Worker
 from raftsched.core.records.queue import Queue
@@ -30,6 +31,10 @@ class LeaderView(Protocol):
     @property
     def zone_rules(self) -> str:
         """Return the version of the time zone rules by which next fire times were computed; "" = not known."""
+
+    @property
+    def cluster_key(self) -> ClusterKey | None:
+        """Return the key with which the leader encrypts its files; None if none has any."""
 
     def list_schedules(self, *, after: bytes = b"", limit: int) -> Page[Schedule]:
         """Return the next schedules by id, behind the cursor `after`."""

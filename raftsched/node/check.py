@@ -21,6 +21,7 @@ from raftsched.consensus.journal.replay import recover
 from raftsched.consensus.journal.segment_files import read_entries
 from raftsched.core.checks import invariants
 from raftsched.disk import SystemDisk
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import RaftschedError
 from raftsched.node.identity import DirectoryClaim, Identity, read_identity
 from raftsched.storage.directory import holds_state, open_readonly
@@ -59,6 +60,7 @@ class _Found:
 
     directory: Path
     identity: Identity
+    cipher: Cipher
     violations: list[str] = field(default_factory=list)
     applied: tuple[int, int] = (0, 0)
     """(index, term) of the state."""
@@ -86,14 +88,17 @@ class _Found:
         )
 
 
-def check_directory(directory: Path) -> Report:
-    """Check a node's data directory; raises `WrongDirectory` while the node is running or if it holds no node."""
-    return _examine(directory).report()
+def check_directory(directory: Path, cipher: Cipher = NO_KEYS) -> Report:
+    """Check a node's data directory.
+
+    Raises `WrongDirectory` while the node is running or if it holds no node, and `KeyMissing` if `cipher` can't decrypt it.
+    """
+    return _examine(directory, cipher).report()
 
 
-def check_directories(directories: Sequence[Path]) -> Comparison:
+def check_directories(directories: Sequence[Path], cipher: Cipher = NO_KEYS) -> Comparison:
     """Check each directory, and compare them; raises as `check_directory` does."""
-    found = [_examine(directory) for directory in directories]
+    found = [_examine(directory, cipher) for directory in directories]
     notes: list[str] = []
     violations: list[str] = []
     for one, other in combinations(found, 2):
@@ -101,11 +106,11 @@ def check_directories(directories: Sequence[Path]) -> Comparison:
     return Comparison(tuple(each.report() for each in found), tuple(notes), tuple(violations))
 
 
-def _examine(directory: Path) -> _Found:
+def _examine(directory: Path, cipher: Cipher) -> _Found:
     identity = read_identity(directory)
-    claim = DirectoryClaim(directory, node_id=identity.node_id, cluster=identity.cluster)
+    claim = DirectoryClaim(directory, node_id=identity.node_id, cluster=identity.cluster, keys=cipher.keys)
     try:
-        found = _Found(directory, identity)
+        found = _Found(directory, identity, cipher)
         _examine_state(found)
         _examine_journal(found)
         return found
@@ -123,12 +128,12 @@ def _examine_state(found: _Found) -> None:
         found.violations.append(f"state: {reason}")
     if not holds_state(directory / "state"):
         return
-    damage = faults(directory / "state")
+    damage = faults(directory / "state", found.cipher)
     found.violations += [f"state file: {fault}" for fault in damage]
     if damage:
         return
     try:
-        state = open_readonly(directory / "state")
+        state = open_readonly(directory / "state", found.cipher)
         try:
             found.applied = (state.applied_index, state.applied_term)
             found.digest, found.sums = state.digest(), state.sums()
@@ -148,12 +153,13 @@ def _examine_journal(found: _Found) -> None:
             newest=found.identity.journal,
             applied=found.applied,
             installing=InstallMarker(found.directory / "snapshots").read(),
+            cipher=found.cipher,
         )
     except Exception as error:  # noqa: BLE001  # as above
         found.violations.append(f"journal: {_in_words(error)}")
     # Its content can be reported, and compared, even if it does not continue the state.
     with suppress(RaftschedError, OSError):
-        recovered = recover(found.disk, cache_bytes=0)
+        recovered = recover(found.disk, cache_bytes=0, cipher=found.cipher)
         found.log, found.term = recovered.table, recovered.term
 
 
@@ -200,8 +206,8 @@ def _differences_of_logs(one: _Found, other: _Found) -> Iterator[str]:
     index = first
     while index <= max(agreed, applied):
         stop = min(mine.stop_within(index - mine.first, _STEP_BYTES) + mine.first, max(agreed, applied) + 1)
-        left = read_entries(one.disk, mine, index - mine.first, stop - mine.first)
-        right = read_entries(other.disk, theirs, index - theirs.first, stop - theirs.first)
+        left = read_entries(one.disk, mine, index - mine.first, stop - mine.first, one.cipher)
+        right = read_entries(other.disk, theirs, index - theirs.first, stop - theirs.first, other.cipher)
         for entry, counterpart in zip(left, right, strict=True):
             if entry != counterpart and not (entry[1] == first and entry[2] == counterpart[2]):
                 yield f"the logs hold different entries at index {entry[1]:,} (terms {entry[2]} and {counterpart[2]})"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from raftsched.disk import make_directory
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.node.identity import DirectoryClaim, WrongDirectory, read_identity
 from raftsched.storage.directory import holds_state, inspect_copy, open_readonly, replace_state_file
 from raftsched.storage.store.lmdb_store import DATA_FILE
@@ -25,37 +26,37 @@ class Compacted(NamedTuple):
     after_bytes: int
 
 
-def compact_directory(directory: Path) -> Compacted:
+def compact_directory(directory: Path, cipher: Cipher = NO_KEYS) -> Compacted:
     """Replace a stopped node's state by a compact copy of it, durably.
 
     Needs as much free space as the copy takes. Raises `WrongDirectory` while the node runs or if there is none,
-    `DamagedState`, `CopyFailed`, `DamagedCopy` and OSError; the old state is still there then.
+    `KeyMissing`, `DamagedState`, `CopyFailed`, `DamagedCopy` and OSError; the old state is still there then.
     """
     identity = read_identity(directory)
-    claim = DirectoryClaim(directory, node_id=identity.node_id, cluster=identity.cluster)
+    claim = DirectoryClaim(directory, node_id=identity.node_id, cluster=identity.cluster, keys=cipher.keys)
     try:
-        return _compact(directory)
+        return _compact(directory, cipher)
     finally:
         claim.release()
 
 
-def _compact(directory: Path) -> Compacted:
+def _compact(directory: Path, cipher: Cipher) -> Compacted:
     state, copies = directory / "state", directory / "snapshots"
     if not holds_state(state):
         raise WrongDirectory(f"{directory} holds no state: there is nothing to compact")
-    require_sound(state)
+    require_sound(state, cipher)
     before_bytes = (state / DATA_FILE).stat().st_size
     make_directory(copies)
     copy = copies / "compacted.copy"
     try:
-        reader = open_readonly(state)
+        reader = open_readonly(state, cipher)
         try:
             position = (reader.applied_index, reader.applied_term, reader.digest())
             reader.copy_to(copy)
         finally:
             reader.close()
-        inspect_copy(copy)
-        copied = open_readonly(copy)
+        inspect_copy(copy, cipher)
+        copied = open_readonly(copy, cipher)
         found = (copied.applied_index, copied.applied_term, copied.digest())
         copied.close()
         assert found == position, f"the copy is of {found}, the state of {position}"

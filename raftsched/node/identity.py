@@ -5,7 +5,9 @@
   * the directory's *incarnation*, drawn when it is made: by it the other nodes tell a member from a node that has lost
     its disk and kept its id (`raftsched.consensus.raft.membership.peer_identity`);
   * the newest segment of the journal, recorded before anything that depends on it leaves the node: by it a start tells
-    a lost journal from one that was never begun (`raftsched.consensus.journal.register`).
+    a lost journal from one that was never begun (`raftsched.consensus.journal.register`);
+  * the keys of encrypted files, recorded before the first of these is written: by them a start with a keys file that
+    lacks one, or has other bytes under its id, is refused before anything is read.
 
 The file has a checksum and is replaced as a whole. The lock that keeps a second process out is on the directory itself,
 so that a refused start leaves nothing behind.
@@ -17,7 +19,10 @@ import errno
 import fcntl
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -25,6 +30,7 @@ from msgspec.structs import replace
 
 from raftsched.consensus.journal.register import REPAIR_ADVICE, SegmentId
 from raftsched.disk import make_directory, sync_directory
+from raftsched.encryption.keys import Key, KeyCheck, require_keys
 from raftsched.errors import RaftschedError
 
 FORMAT_VERSION = 4
@@ -48,6 +54,10 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Random name of this directory."""
     journal: SegmentId | None = None
     """The newest segment of the journal; None while no journal was begun."""
+    keys: tuple[KeyCheck, ...] = ()
+    """The keys that files in the directory may need."""
+    reencrypts_to: str = ""
+    """The id of the key to which a user wanted all data to be moved; "" = none."""
     crc32: int = 0
     """Checksum of the encoding in which this field is 0."""
 
@@ -90,17 +100,20 @@ class DirectoryClaim:
     """Hold the data directory for this process until `release`; create it if it is missing.
 
     It is also the register of the journal's newest segment. Raises `WrongDirectory` if the directory belongs to another
-    owner or can't be trusted; then nothing is changed or left behind.
+    owner or can't be trusted, and `KeyMissing` if its data needs a key that is not in `keys`; then nothing is changed or
+    left behind.
     """
 
-    def __init__(self, directory: Path, *, node_id: str, cluster: str) -> None:
+    def __init__(self, directory: Path, *, node_id: str, cluster: str, keys: Sequence[Key] = ()) -> None:
         self._directory = directory
+        self._changing = Lock()
+        """The journal records segments in a thread of its own."""
         made = make_directory(directory)
         try:
             self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._lock()
-                self._identity = self._own(node_id, cluster)
+                self._identity = self._own(node_id, cluster, keys)
             except BaseException:
                 os.close(self._descriptor)
                 raise
@@ -120,7 +133,36 @@ class DirectoryClaim:
 
     def record(self, segment: SegmentId) -> None:
         """Remember the journal's newest segment; durable when this returns. Raises OSError."""
-        self._identity = self._write(replace(self._identity, journal=segment))
+        self._change(journal=segment)
+
+    @property
+    def keys(self) -> tuple[KeyCheck, ...]:
+        """Return the keys that files in the directory may need."""
+        return self._identity.keys
+
+    def need_key(self, key: KeyCheck) -> None:
+        """Record that files may be encrypted under `key` from now on; durable when this returns. Raises OSError."""
+        if key not in self._identity.keys:
+            self._change(keys=(key, *self._identity.keys))
+
+    def need_only(self, key: KeyCheck) -> None:
+        """Record that no file needs another key any more; durable when this returns. Raises OSError."""
+        if self._identity.keys != (key,):
+            self._change(keys=(key,))
+
+    @property
+    def reencrypts_to(self) -> str:
+        """Return the id of the key to which a user wanted all data to be moved; "" = none."""
+        return self._identity.reencrypts_to
+
+    def reencrypt_to(self, key_id: str) -> None:
+        """Record that all data is to be moved to this key; durable when this returns. Raises OSError."""
+        if self._identity.reencrypts_to != key_id:
+            self._change(reencrypts_to=key_id)
+
+    def _change(self, **fields: Any) -> None:
+        with self._changing:
+            self._identity = self._write(replace(self._identity, **fields))
 
     def release(self) -> None:
         os.close(self._descriptor)
@@ -139,8 +181,10 @@ class DirectoryClaim:
                 "on a network file system"
             ) from error
 
-    def _own(self, node_id: str, cluster: str) -> Identity:
+    def _own(self, node_id: str, cluster: str, keys: Sequence[Key]) -> Identity:
         found = require_owner(self._directory, node_id=node_id, cluster=cluster)
+        if found is not None:
+            require_keys(found.keys, keys, whose=f"the data in {self._directory}")
         return found or self._write(Identity(node_id, cluster, incarnation=secrets.token_hex(8)))
 
     def _write(self, identity: Identity) -> Identity:

@@ -39,21 +39,25 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CODEC_VERSION, NewWork
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.state.results import Result
-from raftsched.core.state.writes import Write
+from raftsched.core.state.writes import PutClusterKey, Write
 from raftsched.disk import SystemDisk, make_directory
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.node.bound_ports import bind_ports
+from raftsched.node.cluster_key import difference, require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
 from raftsched.node.identity import DirectoryClaim
-from raftsched.node.preflight import cluster_secret, peer_contexts, require_protected_peers
+from raftsched.node.preflight import cluster_secret, keys_of, peer_contexts, require_protected_peers
+from raftsched.node.reencryption import Reencryption
 from raftsched.node.shutdown import Shutdown
 from raftsched.node.state_watch import watch_state
+from raftsched.node.unique_keys import keyed
 from raftsched.ports import Clock, Randomness, Wake
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
-from raftsched.wire.cluster import ClusterStatus, NodeStatus
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeStatus
 
 log = structlog.get_logger()
 
@@ -73,6 +77,7 @@ class Node:
         self.lease_ttl_ms = round(config.lease_seconds * 1000)
         self.operations_read = CODEC_VERSION
         """The latest version of log entries that this node reads."""
+        self._cipher = NO_KEYS
         self._incarnation = ""
         """Random name of its data directory; "" before it was claimed."""
         self._register: SegmentRegister = VolatileRegister()
@@ -101,6 +106,7 @@ class Node:
         self._tls = peer_contexts(self.config)
         self._secret = cluster_secret(self.config)
         self._door = self._make_door()
+        self._cipher = self._make_cipher()
         self._ports = await bind_ports(self.config)
         try:
             await self._run_on_its_disk()
@@ -118,21 +124,32 @@ class Node:
 
     async def _run_on_its_disk(self) -> None:
         directory = self.config.directory
-        claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
+        cipher = self._cipher
+        claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster, keys=cipher.keys)
         self._incarnation, self._register = claim.incarnation, claim
         try:
+            if cipher:
+                claim.need_key(cipher.checks[0])
             self._build(directory)
+            self._reencryption = Reencryption(self.node_id, cipher, claim, self._machine, self._journal)
             await self._live()
             self._machine.close()
             log.info("node_stopped")
         finally:
             claim.release()
 
+    def _make_cipher(self) -> Cipher:
+        """Return the cipher of this node's files; raises `Invalid` naming the setting and the line at fault."""
+        keys_file = Path(self.config.encryption.keys_file).absolute()
+        keys = keys_of(self.config)
+        return Cipher(keys, self._randomness.randbytes, source=keys_file) if keys else NO_KEYS
+
     def _build(self, directory: Path) -> None:
         """Open the node's data; the journal first, because nothing may be created if it is lost."""
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        journal = self._open_journal(directory)
+        self._journal = journal = self._open_journal(directory)
         self._machine = self._open_machine(directory, journal)
+        require_cluster_key(self._machine.state.cluster_key, self._cipher.keys)
         self.events = EventLog(self._machine.state)
         self._machine.on_changes = self._on_changes
         self._machine.on_records = self._on_records
@@ -164,14 +181,20 @@ class Node:
     def _open_journal(self, directory: Path) -> Journal:
         register = self._register
         disk = SystemDisk(directory / "journal", create=register.newest is None)
-        return Journal(disk, segment_bytes=self.config.journal_segment_bytes, register=register)
+        segment_bytes = self.config.journal_segment_bytes
+        return Journal(disk, segment_bytes=segment_bytes, register=register, cipher=self._cipher)
 
     def _open_machine(self, directory: Path, journal: Journal) -> ReplicatedState:
         state = directory / "state"
         require_state(journal, is_there=holds_state(state))
         for part in (state, directory / "snapshots"):
             make_directory(part)
-        return ReplicatedState(state, map_bytes=self.config.state_map_bytes, operations_read=self.operations_read)
+        return ReplicatedState(
+            state,
+            map_bytes=self.config.state_map_bytes,
+            operations_read=self.operations_read,
+            cipher=self._cipher,
+        )
 
     def _replica_settings(self, directory: Path) -> ReplicaSettings:
         config = self.config
@@ -210,6 +233,7 @@ class Node:
         replica = asyncio.create_task(self._replica.run(), name="replica")
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
         verification = asyncio.create_task(self._watch_state(), name="verification")
+        reencryption = asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption")
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
         runner = create_runner(create_app(self, self._door), stop_seconds=_API_STOP_SECONDS)
@@ -231,6 +255,7 @@ class Node:
         finally:
             asked.cancel()
             verification.cancel()
+            reencryption.cancel()
             for task in executing:
                 task.cancel()
             if executing:
@@ -264,11 +289,20 @@ class Node:
 
     async def _watch_state(self) -> None:
         try:
-            await watch_state(self.config.directory / "state")
+            await watch_state(self.config.directory / "state", self._cipher)
         except InvariantBroken as error:
             self.fail(error)
         except OSError as error:
             log.warning("state_not_verified", error=str(error))
+
+    async def _reencrypt_whenever_asked(self) -> None:
+        try:
+            await self._reencryption.run(self._replica.wake)
+        except InvariantBroken as error:
+            self.fail(error)
+        except Exception as error:
+            log.exception("reencryption_failed")
+            self.fail(InvariantBroken(f"re-encryption failed: {error}"))
 
     async def _retire(self) -> None:
         """Let another node lead before this one stops."""
@@ -297,6 +331,7 @@ class Node:
                     cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
                     retention_ms=round(self.config.retention_seconds * 1000),
                     ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
+                    key=self._cipher.checks[0] if self._cipher else None,
                 ),
             )
             self._leadership.start()
@@ -326,6 +361,8 @@ class Node:
 
     def _on_records(self, records: Sequence[Write]) -> None:
         self.events.feed(self._machine.state, records=records)
+        if any(isinstance(record, PutClusterKey) for record in records) and (warning := self._encryption_warning()):
+            log.error("encryption_keys_differ", reason=warning)
         if self._leadership is not None:
             self._leadership.on_records(records)
 
@@ -383,7 +420,7 @@ class Node:
             refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
             refused.set_exception(StorageFull(self._space.refusal))
             return refused
-        return self._proposer.propose(operation)
+        return self._proposer.propose(keyed(operation, self._machine.state))
 
     def new_job_id(self) -> JobId:
         return self._ids.next(self.now_ms())
@@ -393,6 +430,13 @@ class Node:
 
     def jitter(self) -> int:
         return self._randomness.randint(-1000, 1000)
+
+    def encryption(self) -> EncryptionStatus:
+        return self._reencryption.status()
+
+    def reencrypt(self) -> EncryptionStatus:
+        self._reencryption.ask()
+        return self._reencryption.status()
 
     def cluster_status(self) -> ClusterStatus:
         status = self._replica.status()
@@ -443,13 +487,19 @@ class Node:
                 self._replica.check_fresh()
             except Unavailable as error:
                 return False, "; ".join(filter(None, (str(error), self._replica.round_trip_warning)))
+        if self._machine.state.cluster_key is not None and not self._cipher:
+            return False, self._encryption_warning()
         warnings = (
+            self._encryption_warning(),
             self._replica.round_trip_warning,
             self._clock_warning(),
             self._disk_warning(),
             self._replica.difference_warning,
         )
         return True, "; ".join(filter(None, warnings))
+
+    def _encryption_warning(self) -> str:
+        return difference(self._machine.state.cluster_key, self._cipher.keys)
 
     def _clock_warning(self) -> str:
         offset_ms = self._cluster_clock.own_offset_ms() if self._cluster_clock.is_off else None

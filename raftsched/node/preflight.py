@@ -13,6 +13,7 @@ from pathlib import Path
 from raftsched.config import NodeConfig
 from raftsched.consensus.net.address import Address, Resolve, resolve
 from raftsched.consensus.net.link_secret import read_secret
+from raftsched.encryption.keys import Key, read_keys, require_keys
 from raftsched.errors import Invalid, RaftschedError
 from raftsched.node.bound_ports import PortRefused, bind_socket
 from raftsched.node.identity import NODE_FILE, require_owner
@@ -32,6 +33,11 @@ def cluster_secret(config: NodeConfig) -> bytes | None:
     return read_secret(Path(config.cluster_secret_file)) if config.cluster_secret_file else None
 
 
+def keys_of(config: NodeConfig) -> tuple[Key, ...]:
+    """Return the keys of encryption at rest, () without a keys file; raises `Invalid` naming setting and line."""
+    return read_keys(Path(config.encryption.keys_file)) if config.encryption.keys_file else ()
+
+
 def require_protected_peers(config: NodeConfig) -> None:
     """Raise `Invalid` if other machines can reach the Raft port, and nothing tells nodes from others."""
     setting, address = config.raft_address
@@ -48,7 +54,7 @@ def require_protected_peers(config: NodeConfig) -> None:
 async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]:
     """Return every fault that would keep the node from starting, each with its setting."""
     found = []
-    for check in (require_protected_peers, peer_contexts, cluster_secret):
+    for check in (require_protected_peers, peer_contexts, cluster_secret, keys_of):
         try:
             check(config)
         except RaftschedError as error:
@@ -86,7 +92,11 @@ def _directory_faults(config: NodeConfig) -> Iterator[str]:
         yield f"data_dir: {existing} can't be written by this user"
     elif existing == directory:
         try:
-            require_owner(directory, node_id=config.node_id, cluster=config.cluster)
+            owner = require_owner(directory, node_id=config.node_id, cluster=config.cluster)
+            if owner is not None:
+                require_keys(owner.keys, keys_of(config), whose=f"the data in {directory}")
+        except Invalid:
+            return  # the keys file is at fault, which is reported already
         except RaftschedError as error:
             yield f"data_dir: {error}"
 
@@ -105,4 +115,6 @@ def summary(config: NodeConfig) -> Iterator[str]:
     yield f"listens on {config.api_address[1]} (API) and {config.raft_address[1]} (nodes)"
     yield f"data in {directory} ({state})"
     yield "TLS between nodes: " + (f"certificate {config.peer_tls.certificate}" if config.peer_tls else "none")
+    keys_file = config.encryption.keys_file
+    yield "encryption at rest: " + (f"keys in {keys_file}" if keys_file else "none")
     yield "secret between nodes: " + (config.cluster_secret_file or "none")

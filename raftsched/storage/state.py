@@ -99,4 +99,5 @@ class State(WriteBehind, StateReader):
             self.operation_version,
             self.outage_ended_at_ms,
             self.zone_rules,
+            self.cluster_key,
         )

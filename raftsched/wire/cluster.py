@@ -73,6 +73,31 @@ class TransferReply(Reply, frozen=True):
     transferred: Literal[True]
 
 
+class KeyStatus(Reply, frozen=True):
+    """A key of the keys file, or one that files of the node need."""
+
+    id: str
+    rows: int
+    """Rows of the node's state that are encrypted under it."""
+    needed: bool
+    """Whether files of the node may need it: it must not be removed from the keys file."""
+
+
+class EncryptionStatus(Reply, frozen=True):
+    """The encryption of the files of the node that answers; each node encrypts on its own."""
+
+    node: str
+    state: str
+    """`off` if the node has no keys, `complete` if all its data is under the first key, `moving` while it is moved there,
+    `incomplete` if some is plain or under another key.
+    """
+    key: str | None
+    """Id of the first key, which encrypts."""
+    keys: tuple[KeyStatus, ...] = ()
+    plain_rows: int = 0
+    """Rows that are not encrypted, and would be if they were written now."""
+
+
 class HealthReply(Reply, frozen=True):
     """The node's process answers."""
 

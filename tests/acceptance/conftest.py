@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.cli.local.cluster import LocalCluster, LocalNode
+from raftsched.cli.terminal.keys import cipher_of
 from raftsched.client import BlockingClient
 from raftsched.node.check import check_directory
 from tests import tiers
@@ -119,8 +121,10 @@ def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, An
         cluster.wait_for_leader()
         yield cluster
         _assert_replicas_agree(cluster)
+    keys_file = tomllib.loads(cluster.config.read_text()).get("encryption", {}).get("keys_file")
+    cipher = cipher_of(Path(keys_file) if keys_file else None)
     for node in cluster.nodes:
-        assert check_directory(node.data_directory).violations == ()
+        assert check_directory(node.data_directory, cipher).violations == ()
 
 
 def _assert_replicas_agree(cluster: LocalCluster) -> None:

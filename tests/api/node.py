@@ -30,11 +30,11 @@ from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Context, Result
 from raftsched.core.state.writes import PutFence, PutJob, RemoveJob
-from raftsched.errors import InvariantBroken, NotLeader, RaftschedError
+from raftsched.errors import InvariantBroken, NotLeader, RaftschedError, Rejected
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
-from raftsched.wire.cluster import ClusterStatus, NodeStatus
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeStatus
 
 START_MS = 1_900_000_000_000
 """2030-03-17T17:46:40Z."""
@@ -195,6 +195,12 @@ class SimulatedNode:
         state = "leader" if self.is_leading else "follower"
         own = NodeStatus(self.node_id, self.api_url, state, operations_read=2)
         return ClusterStatus(leader.node_id, 1, (own, *self.other_nodes), operation_version=1)
+
+    def encryption(self) -> EncryptionStatus:
+        return EncryptionStatus(self.node_id, "off", None)
+
+    def reencrypt(self) -> EncryptionStatus:
+        raise Rejected("encryption_off", f"node {self.node_id} encrypts nothing")
 
     def readiness(self) -> tuple[bool, str]:
         return self.ready

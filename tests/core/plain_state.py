@@ -13,6 +13,7 @@ from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.api_token import ApiToken
+from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import (
     FINISHED,
@@ -45,6 +46,7 @@ from raftsched.core.state.results import Applied, Context
 from raftsched.core.state.writes import (
     PutAudit,
     PutBackgroundWork,
+    PutClusterKey,
     PutDependant,
     PutDependencies,
     PutFence,
@@ -100,6 +102,7 @@ class PlainReads:
         self._fence = FencingToken(0)
         self._outage_ended_at_ms = TimeMs(0)
         self.zone_rules = ""
+        self.cluster_key: ClusterKey | None = None
         self._now_ms = TimeMs(0)
 
     @property
@@ -404,6 +407,8 @@ class PlainState(PlainReads):
                     self._fence = write.token
                 case PutZoneRules():
                     self.zone_rules = write.version
+                case PutClusterKey():
+                    self.cluster_key = write.key
                 case PutOutage():
                     assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
                     self._outage_ended_at_ms = write.ended_at_ms

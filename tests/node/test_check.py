@@ -83,7 +83,7 @@ def test_texts_with_brackets_are_printed_as_they_stand(directory: Path, monkeypa
     found = check_directories([named])
     report = msgspec.structs.replace(found.reports[0], violations=("job x: tags ['[bold]']",))
     monkeypatch.setattr(
-        "raftsched.node.check.check_directories", lambda _: msgspec.structs.replace(found, reports=(report,))
+        "raftsched.node.check.check_directories", lambda *_: msgspec.structs.replace(found, reports=(report,))
     )
     told = CliRunner().invoke(check_command, [str(named)])
     assert told.exit_code == 1

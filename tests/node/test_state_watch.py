@@ -37,7 +37,7 @@ def test_a_damaged_one_is_told_with_table_and_key(directory: Path) -> None:
 
 
 def test_one_that_ends_the_child_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_watch, "child_command", lambda _: ["/bin/sh", "-c", "kill -SEGV $$"])
+    monkeypatch.setattr(state_watch, "child_command", lambda *_: ["/bin/sh", "-c", "kill -SEGV $$"])
     with pytest.raises(DamagedState, match="signal 11"):
         asyncio.run(watch_state(directory))
 
@@ -46,7 +46,7 @@ def test_a_node_that_stops_ends_the_child(directory: Path, monkeypatch: pytest.M
     pid_file = tmp_path / "pid"
     begun = tmp_path / "begun"
     script = f"echo $$ > {pid_file}; echo > {begun}; exec sleep 600"
-    monkeypatch.setattr(state_watch, "child_command", lambda _: ["/bin/sh", "-c", script])
+    monkeypatch.setattr(state_watch, "child_command", lambda *_: ["/bin/sh", "-c", script])
 
     async def stop() -> None:
         watching = asyncio.create_task(watch_state(directory))

@@ -20,7 +20,7 @@ from raftsched.api.http.routes import Answered, Route, route
 from raftsched.api.json.decode import StructDecoder
 from raftsched.consensus.net.address import Address
 from raftsched.errors import Rejected, Unavailable
-from raftsched.wire.cluster import ClusterStatus, MemberRequest, MembersReply, TransferReply
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, MemberRequest, MembersReply, TransferReply
 
 _ASK_SECONDS: Final = 0.5
 _log = structlog.get_logger()
@@ -41,6 +41,22 @@ class Cluster:
             route(Access.CLUSTER, "POST", "/cluster/transfer", self.transfer_leadership, TransferReply),
             route(Access.CLUSTER, "POST", "/cluster/members", self.add_member, MembersReply, body=MemberRequest),
             route(Access.CLUSTER, "DELETE", "/cluster/members/{id}", self.remove_member, MembersReply),
+            route(
+                Access.CLUSTER,
+                "GET",
+                "/cluster/encryption",
+                self.get_encryption,
+                EncryptionStatus,
+                answered=Answered.HERE,
+            ),
+            route(
+                Access.CLUSTER,
+                "POST",
+                "/cluster/encryption/rotate",
+                self.rotate_key,
+                EncryptionStatus,
+                answered=Answered.HERE,
+            ),
         )
 
     async def get_cluster(self, request: web.Request) -> web.Response:
@@ -65,6 +81,16 @@ class Cluster:
     async def remove_member(self, request: web.Request) -> web.Response:
         """Remove a node from the cluster permanently; a leader transfers leadership first."""
         return json_response(MembersReply(nodes=await self._backend.remove_member(request.match_info["id"])))
+
+    async def get_encryption(self, request: web.Request) -> web.Response:
+        """Read how the asked node encrypts its files: its keys, and the rows of each."""
+        del request
+        return json_response(self._backend.encryption())
+
+    async def rotate_key(self, request: web.Request) -> web.Response:
+        """Move the data of the asked node to the first key of its keys file; ask each node."""
+        del request
+        return json_response(self._backend.reencrypt())
 
     async def transfer_leadership(self, request: web.Request) -> web.Response:
         """Transfer leadership to the follower with the most complete log."""

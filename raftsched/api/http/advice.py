@@ -57,5 +57,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "address_used": "Use an address that no other node has.",
     "too_many_members": "Remove a node first.",
     "change_under_way": "Wait until the change of members is done, and try again.",
+    "encryption_off": "Set [encryption] keys_file on the node, and restart it.",
+    "encryption_key_missing": "Put the named key into the keys file of the node that answered, and restart it.",
+    "data_unreadable": "Ask another node, and replace the one that answered: its disk was changed.",
     "internal_error": "Read the log of the node that answered.",
 }

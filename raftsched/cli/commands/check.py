@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from raftsched.cli.terminal.keys import cipher_of, keys_file_option
 from raftsched.cli.terminal.output import console, json_option, print_json, reports_errors
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
+@keys_file_option
 @json_option
 @reports_errors
-def check_command(directories: tuple[Path, ...], *, as_json: bool) -> None:
+def check_command(directories: tuple[Path, ...], *, keys_file: Path | None, as_json: bool) -> None:
     """Verify the journal and the state of stopped nodes.
 
     Exit code 1 if something is wrong. Each DIRECTORY is the data directory of a node. All that a start checks is
@@ -32,7 +34,7 @@ def check_command(directories: tuple[Path, ...], *, as_json: bool) -> None:
     """
     from raftsched.node.check import check_directories
 
-    found = check_directories(directories)
+    found = check_directories(directories, cipher_of(keys_file))
     if as_json:
         print_json(found.reports[0] if len(found.reports) == 1 else found)
     else:

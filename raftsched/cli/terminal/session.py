@@ -10,6 +10,7 @@ import asyncio
 import getpass
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import wraps
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -32,6 +33,8 @@ SETTINGS: Final = ClientSettings()
 PAGE_SIZE_MAX: Final = 1_000
 _SILENCE_SECONDS: Final = 2.0
 """After this, a waiting user is informed that the cluster is still being asked."""
+_ONE_NODE_SECONDS: Final = 5.0
+"""Time in which a request to one node is retried: nobody takes over for it."""
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 
@@ -48,7 +51,7 @@ class Session:
     def __init__(
         self, urls: Sequence[str], *, actor: str | None = None, settings: ClientSettings | None = None
     ) -> None:
-        settings = settings or SETTINGS
+        self._settings = settings = settings or SETTINGS
         self.urls = tuple(urls)
         self.actor = actor or user_name()
         nodes = Nodes(urls, avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader)
@@ -56,6 +59,14 @@ class Session:
         self._keys = KeyFactory(self._connection.clock, self._connection.randomness)
         self._calls = Calls(self._connection, self._keys)
         self._runner = asyncio.Runner()
+
+    def at(self, url: str) -> Session:
+        """Return a session with one node only, whatever it says of a leader."""
+        return Session(
+            (url,),
+            actor=self.actor,
+            settings=replace(self._settings, follow_leader=False, retry_seconds=_ONE_NODE_SECONDS),
+        )
 
     def __enter__(self) -> Self:
         return self

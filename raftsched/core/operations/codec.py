@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from raftsched.core.operations import access, control, queues, schedules, tenants  # noqa: F401  # base finds their operations
+from raftsched.core.operations import (  # noqa: F401  # base finds their operations
+    access,
+    control,
+    encryption,
+    queues,
+    schedules,
+    tenants,
+)
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import (
     RunSchedule,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.api_token import ApiToken
+from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, Worker
 from raftsched.core.records.queue import Queue
@@ -36,6 +37,10 @@ class View(Protocol):
     @property
     def outage_ended_at_ms(self) -> TimeMs:
         """Return the time at which a leader took over after the latest outage; 0 = there was none."""
+
+    @property
+    def cluster_key(self) -> ClusterKey | None:
+        """Return the key with which the leader encrypts its files; None if none has any."""
 
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId | ScheduleId) -> bytes:

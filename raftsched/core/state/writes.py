@@ -12,6 +12,7 @@ import msgspec
 
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.api_token import ApiToken
+from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Worker
 from raftsched.core.records.queue import Queue
@@ -61,6 +62,12 @@ class PutZoneRules(NamedTuple):
     """Store the version of the time zone rules by which next fire times are computed."""
 
     version: str
+
+
+class PutClusterKey(NamedTuple):
+    """Store the key with which the leader encrypts its files."""
+
+    key: ClusterKey
 
 
 class PutOutage(NamedTuple):
@@ -176,6 +183,7 @@ Write = (
     | PutFence
     | PutOutage
     | PutZoneRules
+    | PutClusterKey
     | PutWorker
     | RemoveWorker
     | PutQueue

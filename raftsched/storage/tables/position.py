@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import msgspec
 
+from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.errors import RaftschedError
 from raftsched.storage.store.port import Store, Table
@@ -50,6 +51,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     """The time at which a leader took over after the latest outage; 0 = there was none."""
     zone_rules: str = ""
     """The version of the time zone rules by which next fire times were computed; "" = not known."""
+    cluster_key: ClusterKey | None = None
+    """The key with which the leader encrypts its files; None if none has any."""
 
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode

@@ -122,6 +122,7 @@ _BODILESS = [
     ("DELETE", "workflows/{job}"),
     ("DELETE", "tenants/acme"),
     ("POST", "cluster/transfer"),
+    ("POST", "cluster/encryption/rotate"),
     ("DELETE", "cluster/members/n9"),
 ]
 _JSON = {"Content-Type": "application/json"}

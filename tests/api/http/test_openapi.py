@@ -93,6 +93,8 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/cluster/members": {"post"},
         "/api/v1/cluster/members/{id}": {"delete"},
         "/api/v1/cluster/transfer": {"post"},
+        "/api/v1/cluster/encryption": {"get"},
+        "/api/v1/cluster/encryption/rotate": {"post"},
         "/api/v1/openapi.json": {"get"},
         "/healthz": {"get"},
         "/health": {"get"},

@@ -1,0 +1,238 @@
+"""With a keys file no byte that users have sent is in the clear on a disk; keys are needed, and can be replaced."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
+from raftsched.client import BlockingClient
+from tests.acceptance.conftest import StartCluster, run_cli
+from tests.acceptance.http import ask, call, lease, report
+from tests.acceptance.test_failures import Submitter
+from tests.acceptance.test_membership import says
+from tests.for_each import for_each
+
+QUEUE = "secret-work"
+
+
+def write_keys(path: Path, *ids: str, secret: bytes | None = None) -> dict[str, str]:
+    """Write a keys file, and return the setting that names it."""
+    path.touch(mode=0o600)
+    lines = [f"{key_id} {base64.b64encode(secret or key_id.encode() * 16).decode()}" for key_id in ids]
+    path.write_text("# keys of the test\n" + "\n".join(lines) + "\n")
+    return {"keys_file": str(path)}
+
+
+class Canaries:
+    """Texts that are searched on the disks, by the way in which they were sent."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        return self.texts.setdefault(name, f"canary:{len(self.texts):02}:{name.replace(' ', '-')}:end")
+
+    def are_in(self, shown: str) -> bool:
+        return all(text in shown for text in self.texts.values())
+
+    def found_in(self, directory: Path) -> set[str]:
+        """Return the names of those that a file of the directory holds."""
+        content = b"\n".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
+        return {name for name, text in self.texts.items() if text.encode() in content}
+
+
+def work(base: str, canary: Canaries) -> None:
+    """Send a canary in every way that users send texts."""
+    hook = {"name": "tell", "queue": "told", "payload": {"text": f"{canary('hook')} {{{{cause.error}}}}"}}
+    failing = {
+        "name": "pay",
+        "queue": QUEUE,
+        "max_attempts": 1,
+        "payload": {"to": canary("payload")},
+        "on_failure": hook,
+    }
+    failing["unique"] = {"by": ["name", "payload"]}
+    ask(base, "POST", "/jobs", failing)
+    (held,) = lease(base, "w1", QUEUE)
+    assert held["payload"] == {"to": canary("payload")}
+    token = {"fencing_token": held["fencing_token"]}
+    ask(base, "POST", f"/runs/{held['run_id']}/progress", token | {"progress": {"at": canary("progress")}})
+    ask(base, "POST", f"/runs/{held['run_id']}/logs", token | {"lines": [canary("log line")]})
+    error = {"type": "Refused", "message": canary("error"), "trace": canary("trace")}
+    assert report(base, "w1", held, status="failed", error=error)[0] == 200
+    completed = ask(base, "POST", "/jobs", {"name": "sum", "queue": QUEUE})
+    (held,) = lease(base, "w1", QUEUE)
+    assert report(base, "w1", held, result={"sum": canary("result")})[0] == 200
+    ask(base, "POST", f"/jobs/{completed['id']}/replay", {"payload": canary("payload of a replay")})
+    parameter = {"name": "region", "type": "text", "default": canary("default of a parameter")}
+    notice = {"on": ["dead_letter"], "job": {"name": "tell", "queue": "told", "payload": canary("notice")}}
+    schedule: dict[str, Any] = {"name": "nightly", "cron": "0 3 * * *", "parameters": [parameter], "notify": [notice]}
+    schedule["job"] = {"name": "dump", "queue": "dumps", "payload": canary("payload of a schedule")}
+    ask(base, "POST", "/schedules", schedule)
+    triggered = call(base, "POST", "/api/v1/schedules/nightly/trigger", {"parameters": {"region": canary("parameter")}})
+    assert triggered[0] in (200, 201), triggered
+    http = {
+        "url": f"https://example.org/{canary('url')}",
+        "headers": {"X-Of": canary("header")},
+        "body": canary("body"),
+    }
+    shell = {"argv": ["/bin/true", canary("argument")], "env": {"OF": canary("variable")}, "stdin": canary("input")}
+    for what in ({"http": http}, {"shell": shell}):
+        ask(base, "POST", "/jobs", {"delay_seconds": 9_999} | what)
+    task = {"name": "x", "queue": "parts", "payload": canary("payload of a workflow")}
+    ask(base, "POST", "/workflows", {"name": "w", "jobs": {"a": task}})
+
+
+def shown(node: LocalNode) -> str:
+    """Return all that the node shows of its jobs and schedules."""
+    jobs = node.get("/api/v1/jobs?limit=100&consistency=stale")["jobs"]
+    pages = [jobs, node.get("/api/v1/schedules?consistency=stale"), node.get("/api/v1/audit?consistency=stale")]
+    parts = [f"{job['id']}{part}" for job in jobs for part in ("", "/runs", "/history", "/logs")]
+    pages += [node.get(f"/api/v1/jobs/{part}?consistency=stale") for part in parts]
+    return json.dumps(pages)
+
+
+@pytest.mark.essential
+@for_each("is_encrypted", [True, False])
+def test_no_text_of_users_is_in_the_clear_on_disks_unless_there_are_no_keys(
+    start_cluster: StartCluster, tmp_path: Path, is_encrypted: bool
+) -> None:
+    encryption = write_keys(tmp_path / "keys", "k1") if is_encrypted else {"keys_file": ""}
+    cluster = start_cluster(1, encryption=encryption, journal_tail_bytes=0)
+    (node,) = cluster.nodes
+    canary = Canaries()
+    work(node.api, canary)
+    expected = set() if is_encrypted else set(canary.texts)
+    assert canary.found_in(node.data_directory) == expected
+    node.kill()
+    cluster.start_node(node)
+    cluster.wait_until_ready(node)
+    cluster.wait_until(lambda: canary.are_in(shown(node)), what="all texts to be shown")
+    again = {"name": "pay", "queue": QUEUE, "payload": {"to": canary("payload")}, "unique": {"by": ["name", "payload"]}}
+    first, second = (call(node.api, "POST", "/api/v1/jobs", again) for _ in range(2))
+    assert (first[0], second[0], second[1]["id"]) == (201, 200, first[1]["id"])
+    node.stop()
+    assert canary.found_in(node.data_directory) == expected
+    cluster.start_node(node)
+    cluster.wait_until_ready(node)
+
+
+def restart(cluster: LocalCluster) -> None:
+    """Restart the nodes one by one."""
+    for node in cluster.nodes:
+        assert node.stop() == 0
+        cluster.start_node(node)
+        cluster.wait_until_ready(node)
+
+
+def statuses(cluster: LocalCluster) -> Iterator[dict[str, Any]]:
+    for node in cluster.nodes:
+        yield node.get("/api/v1/cluster/encryption")
+
+
+def test_keys_are_rotated_under_load_and_a_kill_and_are_never_given_up_in_silence(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    cluster = start_cluster(encryption=write_keys(keys, "k1"))
+    urls = " ".join(cluster.urls)
+    payload = {"to": "canary-of-rotation"}
+    with BlockingClient(*cluster.urls) as client:
+        first = [result["id"] for result in ask(cluster.urls[0], "POST", "/jobs/batch", _batch(payload))["results"]]
+        submitter = Submitter(client, QUEUE)
+        submitter.start()
+        try:
+            write_keys(keys, "k2", "k1")
+            restart(cluster)
+            assert {(each["key"], each["state"]) for each in statuses(cluster)} == {("k2", "incomplete")}
+            begun = run_cli("encryption", "rotate", "--no-wait", RAFTSCHED_URL=urls)
+            assert begun.returncode == 0, begun.stderr
+            leader = cluster.wait_for_leader()
+            leader.kill()
+            cluster.wait_for_leader()
+            cluster.start_node(leader)
+            cluster.wait_until_ready(leader)
+            rotated = run_cli("encryption", "rotate", RAFTSCHED_URL=urls)
+            assert rotated.returncode == 0, rotated.stderr
+        finally:
+            acknowledged = submitter.stop()
+        for status in statuses(cluster):
+            needed = {key["id"]: key["needed"] for key in status["keys"]}
+            assert (status["state"], status["plain_rows"], needed) == ("complete", 0, {"k2": True, "k1": False})
+        write_keys(keys, "k2")
+        restart(cluster)
+        assert {client.get(job_id).payload["to"] for job_id in first[::50]} == {"canary-of-rotation"}
+        assert [client.get(job_id).payload for job_id in acknowledged] == list(range(len(acknowledged)))
+    shown_status = run_cli("encryption", "status", "--json", RAFTSCHED_URL=urls)
+    assert shown_status.returncode == 0, shown_status.stderr
+    assert [node["state"] for node in json.loads(shown_status.stdout)["nodes"]] == ["complete"] * 3
+    _is_refused_without_its_key(cluster, keys)
+
+
+def _batch(payload: Any) -> dict[str, Any]:
+    return {"jobs": [{"name": "echo", "queue": "kept", "payload": payload}] * 1_000}
+
+
+def _is_refused_without_its_key(cluster: LocalCluster, keys: Path) -> None:
+    """A node whose keys file lacks a key, has other bytes under its id, or is missing, names it and does not start."""
+    node = cluster.nodes[0]
+    assert node.stop() == 0
+    before = {file: file.read_bytes() for file in node.data_directory.rglob("*") if file.is_file()}
+    for ids, secret, reason in ((["k1"], None, "has only k1"), (["k2"], b"9" * 32, "other bytes under that id")):
+        write_keys(keys, *ids, secret=secret)
+        node.start(cluster.config)
+        assert node.wait(30) == 70
+        assert reason in node.last_words()
+        assert "k2" in node.last_words()
+    settings = cluster.config.read_text()
+    cluster.config.write_text(settings.replace(str(keys), ""))
+    node.start(cluster.config)
+    assert node.wait(30) == 70
+    assert "encryption.keys_file is not set" in node.last_words()
+    assert {file: file.read_bytes() for file in node.data_directory.rglob("*") if file.is_file()} == before
+    cluster.config.write_text(settings)
+    write_keys(keys, "k2")
+    cluster.start_node(node)
+    cluster.wait_until_ready(node)
+
+
+def test_encryption_is_turned_on_for_nodes_that_run_and_covers_what_they_hold(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    cluster = start_cluster(encryption={"keys_file": ""})
+    canary = Canaries()
+    ask(cluster.urls[0], "POST", "/jobs", {"name": "x", "queue": "kept", "payload": canary("old")})
+    settings = cluster.config.read_text()
+    write_keys(keys, "k1")
+    cluster.config.write_text(settings.replace('keys_file = ""', f'keys_file = "{keys}"'))
+    first, *others = cluster.nodes
+    assert first.stop() == 0
+    cluster.start_node(first)
+    cluster.wait_until_ready(first)
+    leader = cluster.wait_for_leader()
+    while leader is not first:
+        ask(leader.api, "POST", "/cluster/transfer")
+        leader = cluster.wait_for_leader()
+    for node in others:
+        says(cluster, node, "this node encrypts nothing")
+        assert node.stop() == 0
+        cluster.start_node(node)
+        cluster.wait_until_ready(node)
+    done = run_cli("encryption", "rotate", RAFTSCHED_URL=" ".join(cluster.urls))
+    assert done.returncode == 0, done.stderr
+    ask(cluster.wait_for_leader().api, "POST", "/jobs", {"name": "x", "queue": "kept", "payload": canary("new")})
+    cluster.stop()
+    for node in cluster.nodes:
+        compacted = run_cli("compact", "--data-dir", str(node.data_directory), "--keys-file", str(keys))
+        assert compacted.returncode == 0, compacted.stderr
+        assert canary.found_in(node.data_directory) == set()
+    cluster.start()
+    cluster.wait_for_leader()
+    cluster.wait_until(lambda: canary.are_in(shown(first)), what="all texts to be shown")
