@@ -160,6 +160,10 @@ QUOTA_MAX = 1_000_000_000
 """Largest quota of jobs and of schedules."""
 QUOTA_RETRY_SECONDS = 5
 """Pause before a submission that exceeds a quota of what exists is repeated: some of it must end first."""
+TOKEN_QUEUES_MAX = 100
+"""Queues and patterns to which one token is limited."""
+TOKEN_OVERLAP_SECONDS_MAX = 30 * 86_400
+"""Longest time for which the text of a token before its rotation is accepted."""
 TOKENS_MAX = 10_000
 """API tokens; one that is made counts them all."""
 QUEUES_CONFIGURED_MAX = 10_000

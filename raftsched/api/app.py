@@ -49,6 +49,7 @@ from raftsched.api.schedules.runs import ScheduleRuns
 from raftsched.api.schedules.save import ScheduleSaver
 from raftsched.api.tenants.rates import SubmitRates
 from raftsched.api.tenants.routes import Tenants
+from raftsched.api.tokens.routes import Tokens
 from raftsched.api.workers.leases import Leases
 from raftsched.api.workers.outcomes import Outcomes
 from raftsched.api.workers.progress import Runs
@@ -135,6 +136,7 @@ def all_routes(
         *events.routes(),
         *Audit(backend).routes(),
         *Workers(backend).routes(),
+        *Tokens(backend, bodies).routes(),
         *Cluster(backend, bodies, forwarder).routes(),
         *Health(backend).routes(),
     )

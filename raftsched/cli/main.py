@@ -41,6 +41,7 @@ _SECTIONS: Final = {
         "queue": "raftsched.cli.commands.queues",
         "queues": "raftsched.cli.commands.queues",
         "tenant": "raftsched.cli.commands.tenants",
+        "token": "raftsched.cli.commands.tokens",
         "workers": "raftsched.cli.commands.workers",
         "worker": "raftsched.cli.commands.worker",
     },

@@ -26,6 +26,7 @@ from raftsched.client.records import (
     Rate,
     ScheduleInfo,
     TenantInfo,
+    TokenInfo,
     WorkflowInfo,
 )
 from raftsched.client.specs import Dependency, JobOptions, JobSpec, RetryPolicy, Unique
@@ -62,6 +63,7 @@ __all__ = [
     "ShellOptions",
     "Task",
     "TenantInfo",
+    "TokenInfo",
     "Unique",
     "Workflow",
     "WorkflowInfo",

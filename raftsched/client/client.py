@@ -40,6 +40,7 @@ from raftsched.client.schedules import BlockingSchedules, Schedules
 from raftsched.client.specs import JobOptions, JobSpec
 from raftsched.client.submit import Accepted, Submitter
 from raftsched.client.tenants import BlockingTenants, Tenants
+from raftsched.client.tokens import BlockingTokens, Tokens
 from raftsched.client.workflows import BlockingWorkflows, Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
@@ -100,6 +101,7 @@ class Client:
         self.workflows = Workflows(self._calls)
         self.dead_letters = DeadLetters(self._calls)
         self.tenants = Tenants(self._calls)
+        self.tokens = Tokens(self._calls)
 
     @classmethod
     def blocking(
@@ -375,6 +377,7 @@ class BlockingClient(Blocking[Client]):
         self.workflows = BlockingWorkflows(runtime, lambda client: client.workflows)
         self.dead_letters = BlockingDeadLetters(runtime, lambda client: client.dead_letters)
         self.tenants = BlockingTenants(runtime, lambda client: client.tenants)
+        self.tokens = BlockingTokens(runtime, lambda client: client.tokens)
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ from raftsched.wire.queues import QueueDocument, QueueSettingsDocument, RateRepl
 from raftsched.wire.runs import ExplainReply, HistoryDocument, LogReply, RunsDocument
 from raftsched.wire.schedules import ApplyDocument, ScheduleDocument
 from raftsched.wire.tenants import TenantDocument
+from raftsched.wire.tokens import TokenDocument
 from raftsched.wire.workflows import EdgeReply, GraphDocument, NodeDocument, WorkflowDocument
 
 PauseInfo = PauseDocument[datetime]
@@ -72,6 +73,10 @@ class Graph(GraphDocument[datetime], frozen=True):
 
 class QueueInfo(QueueDocument[datetime], frozen=True):
     """A queue: the number of its jobs by status, and its settings."""
+
+
+class TokenInfo(TokenDocument[datetime], frozen=True):
+    """A token; `token` is its text, only if it was just made or rotated."""
 
 
 class TenantInfo(TenantDocument[datetime], frozen=True):

@@ -20,6 +20,8 @@ class Access(Enum):
     """Any valid token."""
     READ = "read"
     """See jobs, schedules, workflows, queues, workers and events of the own tenant."""
+    RESULT = "result"
+    """See the result of a job and the graph of a workflow, which handlers read to get the results of parents."""
     SUBMIT = "submit"
     """Submit and control jobs, workflows and schedules of the own tenant, one at a time."""
     WORK = "work"
@@ -37,6 +39,7 @@ class Access(Enum):
 ROLES: Final[Mapping[Access, frozenset[Role]]] = {
     Access.SIGNED_IN: frozenset(Role),
     Access.READ: frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.ADMIN}),
+    Access.RESULT: frozenset(Role),
     Access.SUBMIT: frozenset({Role.SUBMITTER, Role.OPERATOR, Role.ADMIN}),
     Access.WORK: frozenset({Role.WORKER, Role.ADMIN}),
     Access.OPERATE: frozenset({Role.OPERATOR, Role.ADMIN}),

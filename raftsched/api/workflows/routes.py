@@ -74,7 +74,7 @@ class Workflows:
                 waits=True,
             ),
             route(Access.READ, "GET", "/workflows", self.list_workflows, WorkflowsPage, query=WorkflowsQuery),
-            route(Access.READ, "GET", "/workflows/{id}", self.get_workflow, GraphReply, query=GraphQuery),
+            route(Access.RESULT, "GET", "/workflows/{id}", self.get_workflow, GraphReply, query=GraphQuery),
             change(Access.SUBMIT, "DELETE", "/workflows/{id}", self.cancel_workflow, WorkflowReply),
         )
 

@@ -27,7 +27,7 @@ def tenant_command() -> None:
 @with_plain_session
 @json_option
 def list_tenants(session: Session, *, as_json: bool) -> None:
-    """List the tenants that have settings, jobs or schedules, with their usage."""
+    """List the tenants in use, with their usage."""
     tenants = [tenant for page in session.pages("/tenants", limit=PAGE_JOBS_MAX) for tenant in page["tenants"]]
     if as_json:
         print_json(tenants)

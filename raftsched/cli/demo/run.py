@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.jobs_table import JobsTable, finished_count
@@ -40,11 +41,14 @@ async def run_demo(directory: Path) -> Report:
     ledger = Ledger.create(ledger_path)
     executors = {"http": True, "http_queues": [kind for kind in EXECUTED_KINDS if kind.startswith("http")]}
     settings = {"lease_seconds": 5.0, "executors": executors, "http_targets": LOOPBACK_TARGETS}
-    with LocalCluster(directory, settings=settings) as cluster:
+    with LocalCluster(directory, settings=settings, with_tokens=True) as cluster:
         leader = cluster.wait_for_leader()
         _introduce(cluster, leader)
-        async with receiver(ledger) as receiver_url, Client(*cluster.urls, actor="demo") as client:
-            with _workers(cluster, ledger_path):
+        async with Client(*cluster.urls, token=leader.token) as admin:
+            operator = await _new_token(admin, "operator", tenant="*", name="demo")
+            worker = await _new_token(admin, "worker", name="demo workers")
+        async with receiver(ledger) as receiver_url, Client(*cluster.urls, token=operator) as client:
+            with _workers(cluster, ledger_path, token=worker):
                 with JobsTable() as jobs_table:
                     demo = _Demo(cluster, client, jobs_table, receiver_url, ledger_path)
                     await demo.drive()
@@ -58,6 +62,12 @@ async def run_demo(directory: Path) -> Report:
     return report
 
 
+async def _new_token(admin: Client, role: Literal["operator", "worker"], **fields: str) -> str:
+    """Make a token, and return its text."""
+    made = await admin.tokens.create(role, **fields)  # type: ignore[arg-type]  # they are names
+    return str(made.token)
+
+
 def _introduce(cluster: LocalCluster, leader: LocalNode) -> None:
     for node in cluster.nodes:
         pid = node.process.pid if node.process else None
@@ -65,12 +75,16 @@ def _introduce(cluster: LocalCluster, leader: LocalNode) -> None:
 
 
 @contextmanager
-def _workers(cluster: LocalCluster, ledger: Path) -> Iterator[None]:
+def _workers(cluster: LocalCluster, ledger: Path, *, token: str) -> Iterator[None]:
     app = ["--app", "raftsched.cli.demo.jobs:worker"]
     queues = [part for kind in EXECUTED_KINDS if kind.startswith("shell") for part in ("--queue", kind)]
     shell = ["--shell", "--allow", sys.executable, *queues]
     command = [sys.executable, "-m", "raftsched", "worker", UNTIL_STDIN_ENDS]
-    environment = os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls), "RAFTSCHED_DEMO_LEDGER": str(ledger)}
+    environment = os.environ | {
+        "RAFTSCHED_URL": " ".join(cluster.urls),
+        "RAFTSCHED_TOKEN": token,
+        "RAFTSCHED_DEMO_LEDGER": str(ledger),
+    }
     with (cluster.directory / "workers.log").open("ab") as log:
         workers = [
             subprocess.Popen([*command, *kind], env=environment, stdin=lifeline(), stdout=log, stderr=log)  # noqa: S603

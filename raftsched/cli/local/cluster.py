@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -40,8 +41,9 @@ _PORTS = range(15_000, 32_000)
 class LocalNode:
     """A node process; it can be killed, paused and started again over the same data."""
 
-    def __init__(self, node_id: str, api_port: int, raft_port: int, directory: Path) -> None:
+    def __init__(self, node_id: str, api_port: int, raft_port: int, directory: Path, *, token: str = "") -> None:
         self.id = node_id
+        self.token = token
         self.api = f"http://{HOST}:{api_port}"
         self.raft = f"{HOST}:{raft_port}"
         self.directory = directory
@@ -123,7 +125,9 @@ class LocalNode:
 
     def get(self, path: str, *, timeout: float = 2.0) -> Any:
         """GET a JSON document of the node; raises `OSError` if there is no good answer."""
-        with urllib.request.urlopen(f"{self.api}{path}", timeout=timeout) as reply:  # noqa: S310  # our own http URL
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(f"{self.api}{path}", headers=headers)  # noqa: S310  # our own http URL
+        with urllib.request.urlopen(request, timeout=timeout) as reply:  # noqa: S310
             return msgspec.json.decode(reply.read())
 
 
@@ -137,14 +141,18 @@ class LocalCluster:
         node_count: int = 3,
         base_port: int | None = None,
         settings: Mapping[str, Any] | None = None,
+        with_tokens: bool = False,
     ) -> None:
+        """Prepare the nodes; `with_tokens` makes an admin token, in `token_file`, that callers of the API need."""
         self.directory = directory
         self.config = directory / "cluster.toml"
-        self._settings = settings or {}
+        self.token_file = directory / "admin.token" if with_tokens else None
+        self._settings = {**(settings or {}), **_access(self.token_file)}
+        token = "" if self.token_file is None else self.token_file.read_text(encoding="ascii").strip()
         self._node_count = node_count
         ports = _ports(node_count, base_port)
         self.nodes = [
-            LocalNode(f"n{number}", api, raft, directory / f"n{number}")
+            LocalNode(f"n{number}", api, raft, directory / f"n{number}", token=token)
             for number, (api, raft) in enumerate(ports, start=1)
         ]
         for node in self.nodes:
@@ -179,7 +187,8 @@ class LocalCluster:
         """A further node with an id that was never used, to be started and added; its config names all others and itself."""
         self._node_count += 1
         api, raft = free_ports(2)
-        node = LocalNode(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}")
+        token = self.nodes[0].token
+        node = LocalNode(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}", token=token)
         node.directory.mkdir(parents=True)
         self.nodes.append(node)
         node.own_config = node.directory / "cluster.toml"
@@ -239,6 +248,17 @@ class LocalCluster:
                 raise Unavailable(f"{node.id} ended with exit code {code}: {node.last_words()}")
 
 
+def _access(token_file: Path | None) -> dict[str, Any]:
+    """Return the settings of who may use the API; makes the admin token in `token_file` if there is none yet."""
+    if token_file is None:
+        return {}
+    if not token_file.exists():
+        token_file.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+    return {"auth": "token", "admin_token_file": str(token_file.resolve())}
+
+
 def _ports(node_count: int, base_port: int | None) -> list[tuple[int, int]]:
     if base_port is not None:
         return [(base_port + 10 * number, base_port + 10 * number + 1) for number in range(node_count)]
@@ -262,7 +282,7 @@ def _is_free(port: int) -> bool:
 
 
 def _toml(nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
-    lines = ['auth = "none"  # loopback only']
+    lines = [] if "auth" in settings else ['auth = "none"  # loopback only']
     lines += [f"{name} = {_toml_value(value)}" for name, value in settings.items()]
     for node in nodes:
         lines += ["", "[[nodes]]", f'id = "{node.id}"', f'raft = "{node.raft}"']

@@ -20,9 +20,10 @@ from raftsched.cli.terminal.output import console, reports_errors
 @click.option(
     "--base-port", type=click.IntRange(1024, 65_000), default=8400, show_default=True, help="The first node's API port."
 )
+@click.option("--auth", is_flag=True, help="Ask callers for tokens. An admin token is made in the data directory.")
 @reports_errors
 @stops_its_children
-def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
+def dev_command(*, node_count: int, data_dir: Path | None, base_port: int, auth: bool) -> None:
     """Run a local cluster on ports 8400, 8410 and 8420.
 
     It runs until Ctrl-C or SIGTERM. `cluster.json` in its data directory lists the addresses of its nodes.
@@ -35,6 +36,7 @@ def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
             node_count=node_count,
             base_port=base_port,
             settings={"executors": {"http": True}, "http_targets": LOOPBACK_TARGETS},
+            with_tokens=auth,
         )
         try:
             with cluster:
@@ -42,6 +44,8 @@ def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
                 for node in cluster.nodes:
                     role = "leader" if node is leader else "follower"
                     console.print(f"{node.id}  {node.api}  {role:9}  log {node.log_file}")
+                if cluster.token_file is not None:
+                    console.print(f"export RAFTSCHED_TOKEN_FILE={cluster.token_file}", soft_wrap=True)
                 console.print("Ready. Ctrl-C stops the cluster.")
                 _run_until_interrupted(cluster)
         except KeyboardInterrupt:

@@ -100,7 +100,7 @@ def _problem_of_new(operation: CreateToken) -> str:
         or name_problem("name", operation.name)
         or actor_problem(operation.name)
         or name_problem("tenant", operation.tenant)
-        or range_problem("queues", len(operation.queues), 0, limits.QUEUES_PER_LEASE_MAX)
+        or range_problem("queues", len(operation.queues), 0, limits.TOKEN_QUEUES_MAX)
         or range_problem("expires_at_ms", operation.expires_at_ms, 0, TIME_MS_MAX)
         or actor_problem(operation.actor)
     )

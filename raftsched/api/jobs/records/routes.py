@@ -33,7 +33,7 @@ class JobRecords:
     def routes(self) -> tuple[Route, ...]:
         return (
             route(Access.READ, "GET", "/jobs/{id}", self.get_job, JobReply, query=ReadQuery),
-            route(Access.READ, "GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
+            route(Access.RESULT, "GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
             route(Access.READ, "GET", "/jobs/{id}/runs", self.get_runs, RunsReply, query=ReadQuery),
             route(Access.READ, "GET", "/jobs/{id}/history", self.get_history, HistoryReply, query=ReadQuery),
             route(Access.READ, "GET", "/jobs/{id}/explain", self.explain_job, ExplainReply, query=ReadQuery),

@@ -1,0 +1,1 @@
+"""Make, list, rotate and revoke the tokens of the API."""

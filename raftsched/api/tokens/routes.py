@@ -1,0 +1,175 @@
+"""Make, list, rotate and revoke tokens.
+
+The text of a token is in the reply that makes it, and nowhere else: the log and the state have its digest. A request that
+makes one is not repeated under an idempotency key, since its reply can't be given again; a lost reply leaves a token that
+nobody has, to be revoked.
+
+An admin of one tenant sees and makes tokens of that tenant only.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from raftsched.api.access.principal import TENANT_DEFAULT, Principal, principal_of
+from raftsched.api.access.rules import Access
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import read
+from raftsched.api.http.json_reply import json_response, time_or_none, time_text
+from raftsched.api.http.proposals import propose
+from raftsched.api.http.routes import BASE_PATH, Route, change, route
+from raftsched.api.json.cursors import read_cursor, write_cursor
+from raftsched.api.json.decode import StructDecoder
+from raftsched.api.json.times import end_ms
+from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
+from raftsched.core.records.api_token import EVERY_TENANT, TOKEN_PREFIX, ApiToken, Role, digest_of
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.state.results import TokenSaved
+from raftsched.errors import Forbidden, Invalid, NotFound
+from raftsched.wire.common import NAME_RULE, is_name
+from raftsched.wire.tokens import (
+    RevokedReply,
+    RotateTokenRequest,
+    TokenReply,
+    TokenRequest,
+    TokensQuery,
+    TokensReply,
+)
+
+_ID_BYTES: Final = 8
+_SECRET_BYTES: Final = 32
+
+
+class Tokens:
+    """The routes of tokens."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._request = StructDecoder(TokenRequest)
+        self._rotation = StructDecoder(RotateTokenRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        path = "/tokens/{id}"
+        return (
+            change(Access.ADMIN, "POST", "/tokens", self.create_token, TokenReply, body=TokenRequest, statuses=(201,)),
+            route(Access.ADMIN, "GET", "/tokens", self.list_tokens, TokensReply, query=TokensQuery),
+            change(Access.ADMIN, "POST", f"{path}/rotate", self.rotate_token, TokenReply, optional=RotateTokenRequest),
+            change(Access.ADMIN, "DELETE", path, self.revoke_token, RevokedReply),
+        )
+
+    async def create_token(self, request: web.Request) -> web.Response:
+        """Make a token; its text is in this reply only."""
+        wanted, _ = self._request.read(await self._bodies.read_json(request))
+        caller, now_ms = principal_of(request), self._backend.now_ms()
+        token_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+        expires_ms = end_ms(
+            wanted.expires_at,
+            wanted.expires_in_seconds,
+            name="expires_at",
+            span_name="expires_in_seconds",
+            from_ms=now_ms,
+            prefix="",
+        )
+        operation = CreateToken(
+            token_id,
+            digest_of(secret),
+            wanted.name or token_id,
+            Role[wanted.role.upper()],
+            _tenant(wanted, caller),
+            tuple(dict.fromkeys(wanted.queues)),
+            TimeMs(expires_ms or 0),
+            actor_of(request),
+        )
+        if caller.queues and not operation.queues:
+            raise Forbidden("queues: this token is limited to queues, so it makes tokens that are", field="queues")
+        for position, queue in enumerate(operation.queues):
+            caller.require_queue(queue, f"queues[{position}]")
+        saved = await propose(self._backend, operation, TokenSaved)
+        response = json_response(_document(saved.token, now_ms, text=_text(token_id, secret)), status=201)
+        response.headers["Location"] = f"{BASE_PATH}/tokens/{token_id}"
+        return response
+
+    async def list_tokens(self, request: web.Request) -> web.Response:
+        """List tokens, without their texts."""
+        query, reading = read(self._backend, request, TokensQuery)
+        caller = principal_of(request)
+        after = read_cursor(query.cursor, "tokens")
+        shown: list[TokenReply] = []
+        while True:
+            page = reading.state.list_api_tokens(after=after, limit=query.limit)
+            for key, token in page.items:
+                after = key
+                if _sees(caller, token):
+                    shown.append(_document(token, reading.now_ms))
+                if len(shown) == query.limit:
+                    break
+            if len(shown) == query.limit or not page.next_cursor:
+                break
+        next_key = after if len(shown) == query.limit else b""
+        return reading.response(TokensReply(tokens=shown, next_cursor=write_cursor(next_key, "tokens")))
+
+    async def rotate_token(self, request: web.Request) -> web.Response:
+        """Give a token another secret; the former text may be accepted for a while."""
+        wanted = self._rotation.read_optional(await self._bodies.read_optional_json(request))
+        token, secret, now_ms = self._found(request), secrets.token_urlsafe(_SECRET_BYTES), self._backend.now_ms()
+        former_until_ms = TimeMs(now_ms + round(wanted.overlap_seconds * 1000) if wanted.overlap_seconds else 0)
+        operation = RotateToken(token.id, digest_of(secret), former_until_ms, actor_of(request))
+        saved = await propose(self._backend, operation, TokenSaved)
+        return json_response(_document(saved.token, now_ms, text=_text(token.id, secret)))
+
+    async def revoke_token(self, request: web.Request) -> web.Response:
+        """Revoke a token: every node refuses it from now on."""
+        token = self._found(request)
+        await propose(self._backend, RevokeToken(token.id, actor_of(request)), TokenSaved)
+        return json_response(RevokedReply(id=token.id, name=token.name, revoked=True))
+
+    def _found(self, request: web.Request) -> ApiToken:
+        """Return the token that the path names; raises `NotFound` if there is none for its caller."""
+        token_id = request.match_info["id"]
+        token = self._backend.fresh_state().api_token(token_id) if is_name(token_id) else None
+        if token is None or not _sees(principal_of(request), token):
+            raise NotFound("there is no such token")
+        return token
+
+
+def _sees(caller: Principal, token: ApiToken) -> bool:
+    return caller.scope is None or token.tenant == caller.scope
+
+
+def _tenant(wanted: TokenRequest, caller: Principal) -> str:
+    """Return the tenant of a new token; raises `Forbidden` for one that is not the caller's."""
+    if wanted.tenant == EVERY_TENANT:
+        if caller.is_bound:
+            raise Forbidden(f"tenant: this token is for the tenant {caller.scope} only", field="tenant")
+        return EVERY_TENANT
+    if wanted.tenant is not None and not is_name(wanted.tenant):
+        raise Invalid(f"tenant: expected {NAME_RULE}, or {EVERY_TENANT}", field="tenant")
+    return caller.tenant_for(wanted.tenant or caller.scope or TENANT_DEFAULT)
+
+
+def _text(token_id: str, secret: str) -> str:
+    return f"{TOKEN_PREFIX}_{token_id}_{secret}"
+
+
+def _document(token: ApiToken, now_ms: int, *, text: str = "") -> TokenReply:
+    document = TokenReply(
+        id=token.id,
+        name=token.name,
+        role=token.role.label,  # type: ignore[arg-type]  # the labels are the names of the roles
+        tenant=token.tenant,
+        queues=list(token.queues),
+        created_at=time_text(token.created_at_ms),
+        created_by=token.created_by,
+        expires_at=time_or_none(token.expires_at_ms),
+        rotated_at=time_or_none(token.rotated_at_ms),
+        former_until=time_or_none(token.former_until_ms) if token.former_until_ms > now_ms else None,
+        expired=token.has_expired(now_ms),
+    )
+    return replace(document, token=text) if text else document
