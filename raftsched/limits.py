@@ -158,6 +158,8 @@ TENANTS_MAX = 10_000
 """Tenants that have settings: each is a record in memory."""
 QUOTA_MAX = 1_000_000_000
 """Largest quota of jobs and of schedules."""
+QUOTA_REPLY_SECONDS = 0.25
+"""Delay of a reply that says a quota is used up. A client that repeats at once, on many connections, is slowed down so."""
 QUOTA_RETRY_SECONDS = 5
 """Pause before a submission that exceeds a quota of what exists is repeated: some of it must end first."""
 TOKEN_QUEUES_MAX = 100
@@ -201,7 +203,8 @@ INBOUND_BYTES_MAX = 32 * 1024 * 1024
 """Messages received but not yet seen by the engine; beyond it sockets are not read."""
 ENTRIES_IN_FLIGHT_MAX = 4
 PROPOSALS_WAITING_MAX = 20_000
-"""Operations waiting for a log entry; more means overload, and the caller gets 503 at once."""
+"""Operations waiting for a log entry; more means overload, and the caller gets 503 at once. Only a tenant with less than
+its share of them may still add some, up to twice this number in all."""
 JOURNAL_SEGMENT_BYTES = 64 * 1024 * 1024
 JOURNAL_CACHE_BYTES_MAX = 64 * 1024 * 1024
 """Entries kept in memory; older ones are read back from their segment."""

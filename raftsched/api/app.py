@@ -7,6 +7,7 @@ requests are not logged.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
+from raftsched import limits
 from raftsched.api.access.door import Door
 from raftsched.api.access.guard import Guard
 from raftsched.api.access.rules import Access
@@ -24,7 +26,7 @@ from raftsched.api.cluster.audit import Audit
 from raftsched.api.cluster.events import Events
 from raftsched.api.cluster.health import Health
 from raftsched.api.cluster.routes import Cluster
-from raftsched.api.forwarder import ELECTION_SECONDS, Forwarder
+from raftsched.api.forwarder import ELECTION_SECONDS, FORWARDED_HEADER, Forwarder
 from raftsched.api.http.bodies import FRAMING_HEADER, Bodies, check_framing
 from raftsched.api.http.consistency import REVISION_HEADER
 from raftsched.api.http.empty_body import refusing_bodies
@@ -47,7 +49,7 @@ from raftsched.api.schedules.files import ScheduleFiles
 from raftsched.api.schedules.routes import Schedules
 from raftsched.api.schedules.runs import ScheduleRuns
 from raftsched.api.schedules.save import ScheduleSaver
-from raftsched.api.tenants.rates import SubmitRates
+from raftsched.api.tenants.quotas import SubmitQuotas
 from raftsched.api.tenants.routes import Tenants
 from raftsched.api.tokens.routes import Tokens
 from raftsched.api.workers.leases import Leases
@@ -55,11 +57,12 @@ from raftsched.api.workers.outcomes import Outcomes
 from raftsched.api.workers.progress import Runs
 from raftsched.api.workers.routes import Workers
 from raftsched.api.workflows.routes import Workflows
-from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
+from raftsched.errors import InvariantBroken, QuotaExceeded, RaftschedError, Unavailable
 from raftsched.exchange import Http
 
 LEADER_HEADER: Final = "Raftsched-Leader"
 _KEEPALIVE_SECONDS: Final = 75.0
+_QUOTA_EXCEEDED: Final = QuotaExceeded.http_status
 _LINGER_SECONDS: Final = 1.0
 """Time for a client that still sends a rejected body to read the reply, before the connection is closed."""
 _log = structlog.get_logger()
@@ -80,15 +83,15 @@ def create_app(
     forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
-    rates = SubmitRates(backend)
+    quotas = SubmitQuotas(backend)
     guard = Guard(door)
-    for route in all_routes(backend, bodies, forwarder, events, rates):
+    for route in all_routes(backend, bodies, forwarder, events, quotas):
         checked = refusing_bodies(route, bodies)
         checked = replace(checked, handler=guard.protected(route.access, checked.handler))
         handler = guard.screened(route.access, forwarder.at_leader(checked))
         for method in route.methods:
             app.router.add_route(method, route.path, handler, name=route.name)
-    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, door, rates)))
+    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, door, quotas)))
     app.cleanup_ctx.append(forwarder.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
@@ -109,10 +112,10 @@ def create_runner(app: web.Application, *, stop_seconds: float = 2.0) -> web.App
 
 
 def all_routes(
-    backend: Backend, bodies: Bodies, forwarder: Forwarder, events: Events, rates: SubmitRates
+    backend: Backend, bodies: Bodies, forwarder: Forwarder, events: Events, quotas: SubmitQuotas
 ) -> tuple[Route, ...]:
     """Return the table of all routes."""
-    jobs = Jobs(backend, bodies, rates)
+    jobs = Jobs(backend, bodies, quotas)
     bulk = Bulk(backend, bodies)
     saver = ScheduleSaver(backend)
     routes = (
@@ -121,7 +124,7 @@ def all_routes(
         *JobRecords(backend).routes(),
         *bulk.routes(),
         *DeadLetters(backend, bodies, bulk).routes(),
-        *Workflows(backend, bodies, rates).routes(),
+        *Workflows(backend, bodies, quotas).routes(),
         *Runs(backend, bodies).routes(),
         *LegacyJobs(backend, bodies, jobs).routes(),
         *Leases(backend, bodies).routes(),
@@ -143,9 +146,9 @@ def all_routes(
     return (*routes, _openapi_route(routes))
 
 
-def _relay_route(backend: Backend, bodies: Bodies, door: Door, rates: SubmitRates) -> Route:
+def _relay_route(backend: Backend, bodies: Bodies, door: Door, quotas: SubmitQuotas) -> Route:
     """Return the route by which followers forward submits, each with its token; clients don't use it."""
-    relayed = RelayedSubmits(bodies, door, Jobs(backend, bodies, rates).submit_text)
+    relayed = RelayedSubmits(bodies, door, Jobs(backend, bodies, quotas).submit_text)
     return Route(
         method="POST",
         path=RELAY_PATH,
@@ -181,6 +184,12 @@ def _openapi_route(routes: tuple[Route, ...]) -> Route:
 def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await answer_at_once(request, handler)
+        if response.status == _QUOTA_EXCEEDED and FORWARDED_HEADER not in request.headers:
+            await asyncio.sleep(limits.QUOTA_REPLY_SECONDS)
+        return response
+
+    async def answer_at_once(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             check_framing(request)
             return await handler(request)

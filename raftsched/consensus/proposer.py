@@ -2,26 +2,24 @@
 
 An idle proposer sends at once, without a delay. While entries are in flight, later operations wait for the next one, so
 the batch grows with the load. At most `limits.ENTRIES_IN_FLIGHT_MAX` entries are in flight, each with at most
-`limits.ENTRY_OPERATIONS_MAX` operations and about `limits.ENTRY_BYTES_MAX` bytes.
+`limits.ENTRY_OPERATIONS_MAX` operations and about `limits.ENTRY_BYTES_MAX` bytes. Tenants take turns in it
+(`waiting_operations`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from raftsched import limits
+from raftsched.consensus.waiting_operations import WaitingOperation, WaitingOperations
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
+from raftsched.core.operations.codec import encode_batch
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Result
 from raftsched.errors import NotLeader, Unavailable, UpgradeInProgress
 
-_OPERATION_BYTES = 256
-"""Approximate size of an operation without its payload or result."""
-_Waiting = tuple[Operation, "asyncio.Future[Result]"]
 NoteSilence = Callable[[TimeMs, TimeMs], Operation | None]
 """Return the operation that must precede the second of two consecutive entries, given their stamps; or None."""
 
@@ -44,7 +42,7 @@ class Proposer:
         self._propose_entry = propose_entry
         self._now_ms = now_ms
         self._version = version
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting = WaitingOperations()
         self._in_flight = 0
         self._scheduled = False
         self._preface: Operation | None = None
@@ -63,8 +61,7 @@ class Proposer:
         are refused with `NotLeader`. They were decided in an earlier term, and its leader may have known less: it could
         end leases by a cause that this term knows to be wrong (seed 198).
         """
-        outdated, self._waiting = self._waiting, deque()
-        _fail(outdated, NotLeader())
+        _fail(self._waiting.clear(), NotLeader())
         self._preface = preface
         self._note_silence = note_silence
         self._stamped_ms = None
@@ -76,10 +73,9 @@ class Proposer:
         log, and `OutcomeUnknown` if that is unknown. Cancelling the future does not cancel the operation.
         """
         future: asyncio.Future[Result] = self._loop.create_future()
-        if len(self._waiting) >= limits.PROPOSALS_WAITING_MAX:
+        if not self._waiting.add((operation, future)):
             future.set_exception(Unavailable("too many writes are waiting; retry in a moment"))
             return future
-        self._waiting.append((operation, future))
         if not self._scheduled and self._in_flight < limits.ENTRIES_IN_FLIGHT_MAX:
             self._scheduled = True
             self._loop.call_soon(self._send)
@@ -94,11 +90,11 @@ class Proposer:
         try:
             stamp_ms = self._now_ms()
         except Unavailable as error:
-            _fail(self._take(limits.ENTRY_OPERATIONS_MAX), error)
+            _fail(self._waiting.take(limits.ENTRY_OPERATIONS_MAX, limits.ENTRY_BYTES_MAX), error)
             return
         preface = self._preface_of(stamp_ms)
         version = self._version()
-        taken = self._take(limits.ENTRY_OPERATIONS_MAX - (preface is not None))
+        taken = self._waiting.take(limits.ENTRY_OPERATIONS_MAX - (preface is not None), limits.ENTRY_BYTES_MAX)
         taken = _without_later_ones(taken, version)
         if not taken:
             return
@@ -114,17 +110,7 @@ class Proposer:
             return self._preface
         return self._note_silence(self._stamped_ms, stamp_ms)
 
-    def _take(self, count_max: int) -> list[_Waiting]:
-        taken: list[_Waiting] = []
-        size = 0
-        waiting = self._waiting
-        while waiting and len(taken) < count_max and size < limits.ENTRY_BYTES_MAX:
-            item = waiting.popleft()
-            size += _size(item[0])
-            taken.append(item)
-        return taken
-
-    def _finish(self, taken: list[_Waiting], done: asyncio.Future[Any], preface: Operation | None) -> None:
+    def _finish(self, taken: list[WaitingOperation], done: asyncio.Future[Any], preface: Operation | None) -> None:
         self._in_flight -= 1
         error = done.exception() if not done.cancelled() else Unavailable("the node is stopping")
         if error is None:
@@ -140,7 +126,7 @@ class Proposer:
         self._send()
 
 
-def _without_later_ones(taken: list[_Waiting], version: int) -> list[_Waiting]:
+def _without_later_ones(taken: list[WaitingOperation], version: int) -> list[WaitingOperation]:
     """Reject the operations that an entry of `version` cannot carry, and return the others."""
     if any(operation.since > version for operation, _ in taken):
         error = UpgradeInProgress("not all nodes of the cluster are upgraded yet; retry once they are")
@@ -149,17 +135,7 @@ def _without_later_ones(taken: list[_Waiting], version: int) -> list[_Waiting]:
     return taken
 
 
-def _fail(taken: Iterable[_Waiting], error: BaseException) -> None:
+def _fail(taken: Iterable[WaitingOperation], error: BaseException) -> None:
     for _, future in taken:
         if not future.done():
             future.set_exception(error)
-
-
-def _size(operation: Operation) -> int:
-    if isinstance(operation, SubmitJob):
-        return _OPERATION_BYTES + len(operation.payload)
-    if isinstance(operation, RecordOutcome):
-        return _OPERATION_BYTES + len(operation.result)
-    if isinstance(operation, LeaseJobs):
-        return _OPERATION_BYTES + 20 * len(operation.job_ids)
-    return _OPERATION_BYTES

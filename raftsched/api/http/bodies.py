@@ -90,7 +90,7 @@ class Bodies:
 
     def release(self, request: web.Request) -> None:
         """Stop counting the body of an answered request."""
-        self.held_bytes -= request.get(_HELD, 0)
+        self.held_bytes -= request.pop(_HELD, 0)
 
     async def _chunks(self, request: web.Request) -> bytes:
         chunks: list[bytes] = []

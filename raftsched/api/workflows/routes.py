@@ -28,7 +28,7 @@ from raftsched.api.http.routes import BASE_PATH, KEY_HEADER, Route, change, rout
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.submission.routes import unknown_parent
 from raftsched.api.json.decode import StructDecoder, job_id_in_path
-from raftsched.api.tenants.rates import SubmitRates
+from raftsched.api.tenants.quotas import SubmitQuotas
 from raftsched.api.workflows.graph import graph_page, workflow_fields, workflows_page
 from raftsched.api.workflows.plan import Plan, plan_workflow
 from raftsched.core.operations.queues import CancelWorkflow
@@ -54,10 +54,10 @@ _YIELD_JOBS: Final = 1_000
 class Workflows:
     """The routes of workflows."""
 
-    def __init__(self, backend: Backend, bodies: Bodies, rates: SubmitRates) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, quotas: SubmitQuotas) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._rates = rates
+        self._quotas = quotas
         self._request = StructDecoder(WorkflowRequest)
 
     def routes(self) -> tuple[Route, ...]:
@@ -93,7 +93,7 @@ class Workflows:
             actor=caller.name,
         )
         require_queues(caller, (job.spec for part in plan.parts for job in part.jobs), "jobs.")
-        self._rates.take(plan.parts[0].tenant, plan.parts[0].job_count)
+        self._quotas.take(plan.parts[0].tenant, plan.parts[0].job_count)
         saved = await self._store(plan)
         return await self._submitted(saved, plan)
 

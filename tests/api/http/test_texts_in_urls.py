@@ -15,7 +15,7 @@ from raftsched.api.cluster.events import Events
 from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Route
-from raftsched.api.tenants.rates import SubmitRates
+from raftsched.api.tenants.quotas import SubmitQuotas
 from raftsched.core.records.ids import JobId, job_id_text
 from tests.api.node import Api, SimulatedNode
 
@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r"{(\w+)}")
 
 def _routes() -> tuple[Route, ...]:
     node, bodies = SimulatedNode(), Bodies()
-    return all_routes(node, bodies, Forwarder(node, bodies, election_seconds=0.0), Events(node), SubmitRates(node))
+    return all_routes(node, bodies, Forwarder(node, bodies, election_seconds=0.0), Events(node), SubmitQuotas(node))
 
 
 def _requests(odd: str) -> Iterator[tuple[str, str]]:

@@ -89,6 +89,20 @@ async def test_submissions_beyond_the_quota_of_jobs_get_429_and_others_none(api:
     assert results[1]["problem"]["retry_after_seconds"] == limits.QUOTA_RETRY_SECONDS
 
 
+async def test_a_refused_job_is_not_proposed_and_a_repetition_of_a_stored_one_is_answered(api: Api) -> None:
+    keyed, unique = (
+        {"name": "j", "idempotency_key": "k"},
+        {"name": "j", "unique": {"by": ["name"], "on_conflict": "return"}},
+    )
+    stored = [(await api.ask("POST", "jobs", json=body)).json["id"] for body in (keyed, unique)]
+    await configure(api, unfinished_jobs=1)
+    count = len(api.node.proposed)
+    assert_exceeded(await api.ask("POST", "jobs", json={"name": "j"}), "unfinished_jobs", "5")
+    assert len(api.node.proposed) == count
+    repeated = [await api.ask("POST", "jobs", json=body) for body in (keyed, unique)]
+    assert [(reply.status, reply.json["id"]) for reply in repeated] == [(200, job_id) for job_id in stored]
+
+
 async def test_schedules_beyond_the_quota_get_429(api: Api) -> None:
     await configure(api, schedules=1)
     schedule = {"name": "s", "cron": "0 0 * * *", "job": {"name": "j"}}

@@ -7,10 +7,12 @@ submission that finds an existing job for the same key returns that job with `du
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
+from raftsched import limits
 from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.access.requests import query_in, require_queues, within
 from raftsched.api.access.rules import Access
@@ -28,7 +30,7 @@ from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.jobs.reply import job_response
 from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.items import Item, ItemsDecoder
-from raftsched.api.tenants.rates import SubmitRates
+from raftsched.api.tenants.quotas import SubmitQuotas
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
@@ -44,6 +46,8 @@ from raftsched.wire.jobs import (
     ListQuery,
 )
 
+_SLICE: Final = 100
+"""Jobs of a batch that are read before other tasks run."""
 _CONFLICTS_MAX: Final = 3
 """Attempts of a submission whose conflicting job is gone each time when it is read."""
 
@@ -51,10 +55,10 @@ _CONFLICTS_MAX: Final = 3
 class Jobs:
     """The routes that submit jobs and list them."""
 
-    def __init__(self, backend: Backend, bodies: Bodies, rates: SubmitRates) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, quotas: SubmitQuotas) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._rates = rates
+        self._quotas = quotas
         self._job = StructDecoder(JobRequest)
         self._batch = ItemsDecoder(BatchRequest, "jobs")
 
@@ -96,7 +100,7 @@ class Jobs:
         Raises `Rejected` if it conflicts with a unique job and asks for rejection, and `QuotaExceeded`.
         """
         operation = self._operation(wanted, caller, key=key, fingerprint=fingerprint, now_ms=self._backend.now_ms())
-        self._rates.take(operation.tenant)
+        self._quotas.admit(operation)
         for _ in range(_CONFLICTS_MAX):
             result = await self._backend.propose(operation)
             holder = self._holder(result)
@@ -110,15 +114,20 @@ class Jobs:
         """Submit up to 1,000 jobs, each stored or rejected on its own, with a result for each in order."""
         batch = self._batch.read(await self._bodies.read_json(request))
         now_ms, caller = self._backend.now_ms(), principal_of(request)
-        prepared = [
-            self._prepared(item, caller, f"jobs[{position}]", now_ms) for position, item in enumerate(batch.items)
-        ]
+        prepared = []
+        for position, item in enumerate(batch.items):
+            prepared.append(self._prepared(item, caller, f"jobs[{position}]", now_ms))
+            if position % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)  # other requests need not wait for all jobs of this one
         propose = self._backend.propose
         futures = [propose(each.operation) for each in prepared if isinstance(each, _Prepared)]
         answers = iter(await answers_of(futures))
         items = [
             self._item(each, next(answers)) if isinstance(each, _Prepared) else _refused_item(each) for each in prepared
         ]
+        if any(isinstance(each, QuotaExceeded) for each in prepared):
+            self._bodies.release(request)
+            await asyncio.sleep(limits.QUOTA_REPLY_SECONDS)
         return json_response(BatchReply(results=items))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
@@ -133,7 +142,7 @@ class Jobs:
             key = wanted.idempotency_key or ""
             fingerprint = fingerprint_of(item.document) if key else b""
             operation = self._operation(wanted, caller, key=key, fingerprint=fingerprint, now_ms=now_ms, at=at)
-            self._rates.take(operation.tenant)
+            self._quotas.admit(operation)
             return _Prepared(operation, at, returns_holder(wanted))
         except (Forbidden, Invalid, QuotaExceeded) as error:
             return error

@@ -1,8 +1,15 @@
-"""Limit how many jobs a tenant submits in a second, by a token bucket for each tenant that has this quota.
+"""Reject submissions beyond a tenant's quotas before they are proposed, so that a flood costs no place in the log.
 
-The buckets are in the memory of the leader, and are full when it begins to lead: nothing of a rejected submission
-reaches the log. Each submitted job takes a token, whether it is stored or found by its idempotency key. A workflow is
-stored as a whole, so it is admitted by a full bucket however large it is; the bucket then has a debt.
+The quota of submissions per second is a token bucket for each tenant that has one. The buckets are in the memory of the
+leader, and are full when it begins to lead. Each submitted job takes a token, whether it is stored or found by its
+idempotency key. A workflow is stored as a whole, so it is admitted by a full bucket however large it is; the bucket then
+has a debt.
+
+The quota of unfinished jobs is enforced when a job is applied (`core.jobs.quotas`). A job that would certainly be
+rejected there is rejected here. One that repeats an earlier submission is not: it is answered with the earlier job.
+
+Replies that say a quota is used up are delayed (`limits.QUOTA_REPLY_SECONDS`), by the node that the client is connected
+to: a follower sends submissions of several tenants in one request, and none of them waits for that.
 """
 
 from __future__ import annotations
@@ -11,8 +18,12 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.api.backend import Backend
+from raftsched.api.http.problems import refusal
+from raftsched.core.jobs.quotas import jobs_refusal
+from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.tenant import Tenant
 from raftsched.errors import QuotaExceeded
+from raftsched.storage.reader import StateReader
 
 _MILLI: Final = 1_000
 """Tokens are counted in thousandths, so that none is lost between two calls."""
@@ -31,12 +42,20 @@ class _Bucket:
         self.at_ms = max(now_ms, self.at_ms)
 
 
-class SubmitRates:
-    """The buckets of all tenants; at most `limits.TENANTS_MAX`."""
+class SubmitQuotas:
+    """The quotas of all tenants, and their buckets: at most `limits.TENANTS_MAX`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend: Final = backend
         self._buckets: Final[dict[str, _Bucket]] = {}
+
+    def admit(self, operation: SubmitJob) -> None:
+        """Take a token for a job; raises `QuotaExceeded` if there is none, or if the state would certainly reject it."""
+        state, _ = self._backend.stale_state()
+        refused = jobs_refusal(state, operation.tenant)
+        if refused is not None and not _is_known(state, operation):
+            raise refusal(refused)
+        self.take(operation.tenant)
 
     def take(self, tenant: str, count: int = 1) -> None:
         """Take `count` tokens for jobs that are stored together; raises `QuotaExceeded`, which says when to retry."""
@@ -60,3 +79,12 @@ class SubmitRates:
             bucket = self._buckets[settings.name] = _Bucket(settings.burst * _MILLI, now_ms)
         bucket.fill(settings, now_ms)
         return bucket
+
+
+def _is_known(state: StateReader, operation: SubmitJob) -> bool:
+    """Return whether the answer may be a job that exists, for its idempotency key or its unique key."""
+    tenant, key, options = operation.tenant, operation.idempotency_key, operation.spec.options
+    if key and state.job_id_for_key(tenant, key) is not None:
+        return True
+    unique_key = b"" if options is None else options.unique_key
+    return bool(unique_key) and state.job_id_for_unique(tenant, unique_key) is not None
