@@ -67,7 +67,7 @@ class World:
         self.node_count = node_count
         """At the start."""
         self.random = Random(seed * 1_000_003 + node_count)
-        random.seed(seed)  # aiohttp shuffles who waits for a connection
+        random.seed(seed)  # libraries may draw from the shared one
         self.rates = alter(draw(self.random, seed))
         self.timeline = Timeline()
         self.started_at = self.timeline.now
