@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,7 +21,7 @@ from raftsched.cli.bench import PAYLOAD, QUEUE
 from raftsched.cli.bench.failover import Failover, measure
 from raftsched.cli.bench.load import Load, Measurement
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline, stops_its_children
-from raftsched.cli.local.cluster import START_SECONDS_MAX, LocalCluster
+from raftsched.cli.local.cluster import START_SECONDS_MAX, LocalCluster, LocalNode
 from raftsched.cli.terminal.output import (
     json_option,
     print_json,
@@ -70,6 +73,9 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
 )
 @click.option("--failover", "kills", type=click.IntRange(min=1), help="Kill the leader this number of times instead.")
 @click.option(
+    "--secured", is_flag=True, help="Ask for tokens, of one tenant each, and encrypt the disks: what safety costs."
+)
+@click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     help="Existing directory, on the disk to measure.",
@@ -85,6 +91,7 @@ def bench_command(
     node_count: int,
     worker_count: int,
     kills: int | None,
+    secured: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -93,22 +100,44 @@ def bench_command(
     fsync is on; the load comes from `Client` and `Worker`.
     """
     with tempfile.TemporaryDirectory(prefix="raftsched-bench-", dir=data_dir) as directory:
-        cluster = LocalCluster(Path(directory), node_count=node_count, settings={"log_level": "warning"})
+        settings: dict[str, Any] = {"log_level": "warning"}
+        if secured:
+            settings["encryption"] = {"keys_file": _keys_file(Path(directory))}
+        cluster = LocalCluster(Path(directory), node_count=node_count, settings=settings, with_tokens=secured)
         with cluster:
-            cluster.wait_for_leader()
+            leader = cluster.wait_for_leader()
+            client_token, worker_token = asyncio.run(_tokens(leader)) if secured else (None, None)
             if kills:
-                _print_failover(_failover(cluster, kills), as_json=as_json)
+                _print_failover(_failover(cluster, kills, token=client_token), as_json=as_json)
                 return
-            with _workers(cluster, worker_count) as workers:
-                steady, full = asyncio.run(_load(cluster, workers, rate, window, seconds))
+            with _workers(cluster, worker_count, token=worker_token) as workers:
+                load = _load(cluster, workers, rate, window, seconds, token=client_token)
+                steady, full = asyncio.run(load)
     _print_load(steady, full, as_json=as_json)
 
 
+def _keys_file(directory: Path) -> str:
+    """Write a new key for the disks of the nodes, and return its path."""
+    path = directory / "keys"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"bench {base64.b64encode(secrets.token_bytes(32)).decode()}\n")
+    return str(path)
+
+
+async def _tokens(leader: LocalNode) -> tuple[str, str]:
+    """Return new tokens of one tenant, for the client and for the workers."""
+    async with Client(leader.api, token=leader.token) as admin:
+        client = await admin.tokens.create("submitter", tenant="bench", name="bench client")
+        worker = await admin.tokens.create("worker", tenant="bench", name="bench worker")
+    return str(client.token), str(worker.token)
+
+
 @contextmanager
-def _workers(cluster: LocalCluster, count: int) -> Iterator[list[int]]:
+def _workers(cluster: LocalCluster, count: int, *, token: str | None) -> Iterator[list[int]]:
     app = ["--app", "raftsched.cli.bench.worker:worker", "--log-level", "warning", UNTIL_STDIN_ENDS]
     command = [sys.executable, "-m", "raftsched", "worker", *app]
     environment = os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls)}
+    environment |= {} if token is None else {"RAFTSCHED_TOKEN": token}
     with (cluster.directory / "worker.log").open("ab") as log:
         workers = [
             subprocess.Popen(command, env=environment, stdin=lifeline(), stdout=log, stderr=log)  # noqa: S603
@@ -123,10 +152,10 @@ def _workers(cluster: LocalCluster, count: int) -> Iterator[list[int]]:
 
 
 async def _load(
-    cluster: LocalCluster, workers: list[int], rate: float, window: int, seconds: float
+    cluster: LocalCluster, workers: list[int], rate: float, window: int, seconds: float, *, token: str | None
 ) -> tuple[Measurement, Measurement]:
     nodes = [node.process.pid for node in cluster.nodes if node.process]
-    async with Client(*cluster.urls) as client:
+    async with Client(*cluster.urls, token=token) as client:
         await _wait_for_workers(client)
         load = Load(client, {"nodes": nodes, "workers": workers, "client": [os.getpid()]})
         progress_console.print(f"{rate:,.0f} jobs/s for {seconds:.0f} s, then at full load for {seconds:.0f} s")
@@ -142,11 +171,11 @@ async def _wait_for_workers(client: Client) -> None:
         raise Unavailable(f"no worker has done a job within {START_SECONDS_MAX:.0f} s") from None
 
 
-def _failover(cluster: LocalCluster, kills: int) -> Failover:
+def _failover(cluster: LocalCluster, kills: int, *, token: str | None) -> Failover:
     def say(number: int, gap: float) -> None:
         progress_console.print(f"kill {number} of {kills}: next accepted write after {gap:.2f} s")
 
-    return asyncio.run(measure(cluster, kills, say))
+    return asyncio.run(measure(cluster, kills, say, token=token))
 
 
 def _print_failover(result: Failover, *, as_json: bool) -> None:

@@ -30,10 +30,12 @@ class Failover:
         return asdict(self)
 
 
-async def measure(cluster: LocalCluster, kills: int, on_kill: Callable[[int, float], None]) -> Failover:
+async def measure(
+    cluster: LocalCluster, kills: int, on_kill: Callable[[int, float], None], *, token: str | None = None
+) -> Failover:
     """Kill the leader `kills` times, each time after the cluster has settled; `on_kill` is called for each."""
     gaps: list[float] = []
-    async with Client(*cluster.urls) as client:
+    async with Client(*cluster.urls, token=token) as client:
         for number in range(1, kills + 1):
             leader = await asyncio.to_thread(cluster.wait_for_leader)
             await client.submit("ping", PAYLOAD, queue=QUEUE, delay_seconds=3600)
