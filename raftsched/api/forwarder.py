@@ -297,7 +297,7 @@ class Forwarder:
 
 
 def _pool(connections_max: int) -> HttpPool:
-    return HttpPool(keepalive_seconds=_KEEPALIVE_SECONDS, connections_max=connections_max)
+    return HttpPool(keepalive_seconds=_KEEPALIVE_SECONDS, connections_max=connections_max, decompress=False)
 
 
 def _forwarded(reply: Reply) -> Reply:

@@ -1,4 +1,4 @@
-"""One HTTP request, sent at most once: the port that client, worker and forwarder use, and a pool of connections for it."""
+"""One HTTP request, sent at most once: the port that client, worker and forwarder use, and its pool of real sockets."""
 
 from raftsched.exchange.pool import HttpPool
 from raftsched.exchange.port import Broken, Exchange, Http, Reply, StreamedReply, TimedOut, Timeouts

@@ -57,7 +57,9 @@ class SimulatedNode(Node):
         self.is_built = True
         self._host.world.recorder.started(self.node_id, self.state.applied_index, self._journal)
         await self._replica.start()
-        runner = create_runner(create_app(self, OpenDoor(), http=SimulatedPool()), stop_seconds=_API_STOP_SECONDS)
+        runner = create_runner(
+            create_app(self, OpenDoor(), http=SimulatedPool(decompress=False)), stop_seconds=_API_STOP_SECONDS
+        )
         await self._listen(runner)
         replica = asyncio.create_task(self._replica.run(), name="replica")
         parts: list[asyncio.Future[Any]] = [

@@ -17,11 +17,15 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.tracing import Trace
+
 from chaos.sim.machine.clock import Timeline
 from chaos.sim.machine.loop import ProcessLoop
 from chaos.sim.network.links import Network
 from raftsched.exchange import HttpPool
-from raftsched.exchange.connection import Connection
 
 _DELAY_SECONDS = 0.001
 _HELD_SECONDS = 2.0
@@ -302,13 +306,29 @@ class SimulatedSocket(asyncio.Transport):
 class SimulatedPool(HttpPool):
     """Production's pool, whose connections are those of the running loop."""
 
-    def __init__(self) -> None:
-        super().__init__(connect=_connect)
+    def _connector(self) -> aiohttp.BaseConnector:
+        return _Connector(limit=0, limit_per_host=self._connections_max, keepalive_timeout=self._keepalive_seconds)
 
 
-async def _connect(host: str, port: int, _tls: object) -> Connection:
-    _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port)
-    return connection
+class _Connector(aiohttp.BaseConnector):
+    async def _create_connection(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp's signature
+    ) -> ResponseHandler:
+        del traces
+        host, port = req.url.host, req.url.port
+        assert host is not None
+        assert port is not None
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                _, protocol = await self._loop.create_connection(self._factory, host, port)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+        return protocol
 
 
 def _refuse(connected: asyncio.Future[Any]) -> None:

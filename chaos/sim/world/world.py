@@ -67,7 +67,7 @@ class World:
         self.node_count = node_count
         """At the start."""
         self.random = Random(seed * 1_000_003 + node_count)
-        random.seed(seed)  # libraries may draw from the shared one
+        random.seed(seed)  # aiohttp shuffles who waits for a connection
         self.rates = alter(draw(self.random, seed))
         self.timeline = Timeline()
         self.started_at = self.timeline.now

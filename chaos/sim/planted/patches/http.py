@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import aiohttp
+
 from raftsched.api import forwarder as forwarding
 from raftsched.client import submit as submits
 from raftsched.client.http import connection
@@ -11,25 +13,20 @@ from raftsched.client.http.connection import Connection
 from raftsched.client.http.hedge import HedgedRequest
 from raftsched.client.http.retries import Failure
 from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
-from raftsched.exchange import Broken, Exchange, HttpPool, Reply, TimedOut, Timeouts
+from raftsched.exchange import Exchange, pool
 
 
 def sends_again_in_secret(patch: Any) -> None:
-    """The pool repeats GET, PUT and DELETE by itself if a connection breaks, as many HTTP libraries do."""
-    original = HttpPool.send
+    """Aiohttp repeats GET, PUT and DELETE by itself where a connection breaks, as it does if nobody stops it."""
 
-    async def send(self: HttpPool, exchange: Exchange, timeouts: Timeouts) -> Reply:
-        try:
-            return await original(self, exchange, timeouts)
-        except Broken as error:
-            if isinstance(error, TimedOut) or exchange.method not in ("GET", "PUT", "DELETE"):
-                raise
-            return await original(self, exchange, timeouts)
+    async def pass_through(self: Any, request: Any, handler: aiohttp.ClientHandlerType) -> Any:
+        request.exchange = self._exchange
+        return await handler(request)
 
     def sending(self: Exchange) -> None:
         self.is_sent = True
 
-    patch.setattr(HttpPool, "send", send)
+    patch.setattr(pool._Once, "__call__", pass_through)  # noqa: SLF001
     patch.setattr(Exchange, "sending", sending)
 
 
