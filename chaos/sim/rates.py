@@ -55,6 +55,7 @@ _CHANGING_SEEDS = 1 / 3
 _TWIN_SEEDS = 1 / 4
 _ASKING_SEEDS = 1 / 3
 _SUSPENDING_SEEDS = 1 / 4
+_ENCRYPTED_SEEDS = 1 / 4
 _MORE_JOBS = 4
 _HOLD_BYTES_MIN = 240_000
 """More than clients write while a whole state is sent: with less, a transfer never ends before the log has outlived it
@@ -102,6 +103,8 @@ class Rates:
     features: Features = NO_FEATURES
     asks_majorities: bool = False
     """Whether whoever believes to lead is also asked for reads that a majority confirms."""
+    is_encrypted: bool = False
+    """Whether the nodes have keys, each node another first one."""
     has_twins: bool = False
     """Whether its log is applied again under other hash seeds."""
 
@@ -180,6 +183,7 @@ def draw(random: Random, seed: int) -> Rates:
         is_harsh=is_harsh,
         features=draw_features(seed),
         asks_majorities=Random(f"majorities of {seed}").random() < _ASKING_SEEDS,
+        is_encrypted=Random(f"encryption of {seed}").random() < _ENCRYPTED_SEEDS,
         has_twins=Random(f"twins of {seed}").random() < _TWIN_SEEDS,
     )
     return _for_more_jobs(drawn) if drawn.features.is_on else drawn

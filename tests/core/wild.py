@@ -34,10 +34,12 @@ from raftsched.core.operations.control import (
     ResumeJob,
     StartRun,
 )
+from raftsched.core.operations.encryption import AdoptKey
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
 from raftsched.core.operations.tenants import RemoveTenant, SaveTenant
 from raftsched.core.records.api_token import Role
+from raftsched.core.records.encryption import SECRET_BYTES
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Condition, Dependency, JobError, SilentLease
 from raftsched.core.records.queue import TenantWeight
@@ -174,6 +176,10 @@ tenant_settings = st.builds(
 )  # fmt: skip
 tenant_removals = st.builds(RemoveTenant, name=texts, actor=texts)
 
+key_adoptions = st.builds(
+    AdoptKey, key_id=texts, check=texts, secret=st.sampled_from([b"", b"s" * SECRET_BYTES, b"t" * SECRET_BYTES])
+)
+
 # -- such as the state can hold, so that there is something for the others to meet
 
 known_ids = st.integers(1, 9).map(lambda number: JobId(number.to_bytes(16, "big")))
@@ -204,6 +210,6 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations,
-    tenant_settings, tenant_removals,
+    tenant_settings, tenant_removals, key_adoptions,
      children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

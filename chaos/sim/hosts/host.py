@@ -9,6 +9,7 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol
 
 from chaos.sim.hosts.node import SimulatedNode
@@ -19,6 +20,8 @@ from chaos.sim.machine.loop import ProcessClock, ProcessLoop
 from raftsched.config import Member, NodeConfig
 from raftsched.consensus.journal.segments import segment_number
 from raftsched.consensus.net.address import Address
+from raftsched.encryption.cipher import NO_KEYS, Cipher
+from raftsched.encryption.keys import KEY_BYTES, Key
 from raftsched.storage.store.memory_store import MemoryStore
 
 _SNAPSHOT_SECONDS_CALM = 0.1
@@ -85,8 +88,17 @@ class Host:
 
     # -- its disk -----------------------------------------------------------------------------------------------------
 
+    def _cipher(self) -> Cipher:
+        """Return the cipher of this host's disk: all nodes have the same keys, in an order of their own."""
+        if not self.world.rates.is_encrypted:
+            return NO_KEYS
+        randomness = Random(f"keys of {self.id}")
+        keys = [Key(f"k{number}", bytes([number]) * KEY_BYTES) for number in range(1, 4)]
+        randomness.shuffle(keys)
+        return Cipher(keys, randomness.randbytes)
+
     def _new_machine(self, directory: Path) -> Machine:
-        machine = Machine(directory, self.world.random)
+        machine = Machine(directory, self.world.random, self._cipher())
         machine.on_cut = self._power_is_cut
         directory.mkdir(parents=True)
         machine.snapshots.mkdir()
@@ -137,7 +149,7 @@ class Host:
         if part == "journal and state":
             shutil.rmtree(machine.directory)
             machine.snapshots.mkdir(parents=True)
-            machine.store = MemoryStore()
+            machine.store = MemoryStore(machine.cipher)
         self.is_forgetful = True
         self.world.trace.say(self.id, f"loses its {part}, but not its node.json")
 

@@ -47,6 +47,7 @@ class SimulatedNode(Node):
         self._led_term = 0
         self._told_membership: Membership | None = None
         self._incarnation, self._register = host.incarnation, host.machine.register
+        self._cipher = host.machine.cipher
         self.operations_read = host.world.releases.reads(host.id)
         self.is_built = False
         self._stop = asyncio.Event()
@@ -107,6 +108,7 @@ class SimulatedNode(Node):
             segment_bytes=rates.segment_bytes,
             cache_bytes=rates.cache_bytes,
             register=self._register,
+            cipher=self._cipher,
         )
         return self._journal
 

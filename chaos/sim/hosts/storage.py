@@ -25,6 +25,7 @@ from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CODEC_VERSION
 from raftsched.core.state.results import Applied, Context, Result
+from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.ports import Randomness
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
@@ -43,12 +44,13 @@ CUT = " (power cut)"
 class Machine:
     """The hardware of a node, which outlives its processes."""
 
-    def __init__(self, directory: Path, randomness: Random) -> None:
+    def __init__(self, directory: Path, randomness: Random, cipher: Cipher = NO_KEYS) -> None:
+        self.cipher = cipher
         self.directory = directory
         self.snapshots = directory / "snapshots"
         self.disk = MachineDisk(self, randomness)
         self.register = MachineRegister(self)
-        self.store = MemoryStore()
+        self.store = MemoryStore(cipher)
         self.points: Counter[str] = Counter()
         self.is_cut = False
         """The power is gone: whatever still runs must do nothing any more."""
@@ -177,13 +179,14 @@ class WatchedJournal(Journal):
         segment_bytes: int,
         cache_bytes: int,
         register: SegmentRegister | None = None,
+        cipher: Cipher = NO_KEYS,
     ) -> None:
         self._fresh: list[tuple[int, int, bytes]] = []
         self._leaving: list[tuple[int, int, bytes]] = []
         self._syncs_before = 0
         self._machine_disk = disk
         self._ear = ear
-        super().__init__(disk, segment_bytes=segment_bytes, cache_bytes=cache_bytes, register=register)
+        super().__init__(disk, segment_bytes=segment_bytes, cache_bytes=cache_bytes, register=register, cipher=cipher)
         self._fresh.clear()
 
     def add(self, command: bytes, index: int, term: int) -> None:
@@ -278,7 +281,7 @@ class TwinState(WatchedState):
         super().copy_to(path)
 
     def inspect_copy(self, path: Path) -> tuple[int, int]:
-        store = MemoryStore.load(path)
+        store = MemoryStore.load(path, self._machine.cipher)
         for fault in faults_of_rows(store):
             raise DamagedCopy(f"{path}: {fault}")
         state = State(store)
@@ -291,7 +294,7 @@ class TwinState(WatchedState):
         machine.remember_marker()
         machine.point("before install")
         self.state.close()
-        machine.store = MemoryStore.load(path)
+        machine.store = MemoryStore.load(path, machine.cipher)
         path.unlink()
         machine.point("after install")
         self.state = State(machine.store)
@@ -314,7 +317,9 @@ class LmdbState(WatchedState):
         self._on_applied = on_applied
         self._on_installed = on_installed
         self.on_configured: OnConfigured = lambda _index, _term, _content: None
-        super().__init__(machine.directory / "state", map_bytes=16 << 20, operations_read=operations_read)
+        super().__init__(
+            machine.directory / "state", map_bytes=16 << 20, operations_read=operations_read, cipher=machine.cipher
+        )
 
     def configure(self, index: int, term: int, content: bytes) -> None:
         super().configure(index, term, content)
