@@ -24,7 +24,7 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -34,6 +34,8 @@ from raftsched.errors import RaftschedError
 
 _VERSION: Final = 1
 _SALT_BYTES: Final = 16
+_HEAD_BYTES: Final = 2 + _SALT_BYTES
+"""Bytes of a head without the key's id."""
 _COUNT_BYTES: Final = 8
 _TAG_BYTES: Final = 16
 _NONCE_FILL: Final = bytes(12 - _COUNT_BYTES)
@@ -49,13 +51,6 @@ class DataUnreadable(RaftschedError):
     """
 
     code = "data_unreadable"
-
-
-class _Parts(NamedTuple):
-    head: bytes
-    key_id: str
-    nonce: bytes
-    content: bytes
 
 
 class Cipher:
@@ -103,19 +98,17 @@ class Cipher:
 
     def decrypt(self, place: bytes, encrypted: bytes) -> bytes:
         """Return the content of bytes that were encrypted for `place`. Raises `DataUnreadable`, and `KeyMissing`."""
-        head, key_id, nonce, content = _parts(encrypted)
+        length = len(encrypted)
+        end = _HEAD_BYTES + encrypted[1] if length > 1 else length
+        begin = end + _COUNT_BYTES
+        if length < begin + _TAG_BYTES:
+            raise DataUnreadable(_UNREADABLE)
+        head = encrypted[:end]
+        derived = self._derived.get(head) or self._derive(head, _key_id(head))
         try:
-            return self._key(head, key_id).decrypt(nonce, content, head + place)
+            return derived.decrypt(_NONCE_FILL + encrypted[end:begin], encrypted[begin:], head + place)
         except InvalidTag:
             raise DataUnreadable(_UNREADABLE) from None
-
-    def _key(self, head: bytes, key_id: str) -> AESGCM:
-        known = self._derived.get(head)
-        if known is not None:
-            return known
-        if len(self._derived) >= _DERIVED_KEPT_MAX:
-            self._derived = {}
-        return self._derive(head, key_id)
 
     def _derive(self, head: bytes, key_id: str) -> AESGCM:
         secret = self._secrets.get(key_id)
@@ -123,6 +116,8 @@ class Cipher:
             raise KeyMissing(
                 f"data is encrypted under the key {key_id}, which the keys file of this node does not have"
             )
+        if len(self._derived) >= _DERIVED_KEPT_MAX:
+            self._derived = {}
         derived = self._derived[head] = AESGCM(hmac.digest(secret, _PURPOSE + head, hashlib.sha256))
         return derived
 
@@ -132,19 +127,19 @@ _UNREADABLE: Final = "it was changed after it was written, or belongs to another
 
 def key_id_of(encrypted: bytes) -> str:
     """Return the id of the key under which bytes were encrypted; raises `DataUnreadable`."""
-    return _parts(encrypted).key_id
+    end = _HEAD_BYTES + encrypted[1] if len(encrypted) > 1 else 0
+    if len(encrypted) < end + _COUNT_BYTES + _TAG_BYTES:
+        raise DataUnreadable(_UNREADABLE)
+    return _key_id(encrypted[:end])
 
 
-def _parts(encrypted: bytes) -> _Parts:
-    head_bytes = 2 + encrypted[1] + _SALT_BYTES if len(encrypted) > 1 else 0
-    begin = head_bytes + _COUNT_BYTES
-    if len(encrypted) < begin + _TAG_BYTES or encrypted[0] != _VERSION:
+def _key_id(head: bytes) -> str:
+    if not head or head[0] != _VERSION:
         raise DataUnreadable(_UNREADABLE)
     try:
-        key_id = encrypted[2 : head_bytes - _SALT_BYTES].decode("ascii")
+        return head[2:-_SALT_BYTES].decode("ascii")
     except UnicodeDecodeError:
         raise DataUnreadable(_UNREADABLE) from None
-    return _Parts(encrypted[:head_bytes], key_id, _NONCE_FILL + encrypted[head_bytes:begin], encrypted[begin:])
 
 
 NO_KEYS: Final = Cipher()

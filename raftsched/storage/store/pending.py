@@ -8,7 +8,6 @@ LMDB's cursor stays on the page.
 
 from __future__ import annotations
 
-from functools import partial
 from zlib import crc32
 
 import lmdb
@@ -16,7 +15,7 @@ from lmdb import _Database as Database
 
 from raftsched.storage.store.port import Row, Table
 from raftsched.storage.store.row_codec import PLAIN_TABLES, RowCodec
-from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_seal, seal_of
+from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_seal
 
 
 class PendingRows:
@@ -35,7 +34,7 @@ class PendingRows:
     ) -> None:
         """Write all rows to LMDB, as `codec` stores them. Raises `lmdb.Error`, also if an inserted row exists already."""
         may_be_encrypted = codec.any_encrypted and table not in PLAIN_TABLES
-        encoded = partial(_encoded, codec=codec) if may_be_encrypted else _sealed
+        encoded = codec.encode_all if may_be_encrypted else _sealed
         with txn.cursor(database) as cursor:
             if self.new:
                 rows = encoded(table, self.new, sums)
@@ -65,15 +64,4 @@ def _sealed(table: Table, rows: dict[bytes, bytes], sums: Sums) -> list[Row]:
         total += seal * seal
         found.append((key, value + pack_seal(seal)))
     sums.of_tables[table] += total
-    return found
-
-
-def _encoded(table: Table, rows: dict[bytes, bytes], sums: Sums, codec: RowCodec) -> list[Row]:
-    """Do the same as `_sealed` for a table that is encrypted, or was."""
-    found: list[Row] = []
-    for key in sorted(rows):
-        stored = codec.encode(table, key, rows[key])
-        sums.move(table, None, seal_of(table, key, rows[key]))
-        codec.move(table, key, None, stored)
-        found.append((key, stored))
     return found
