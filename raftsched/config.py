@@ -43,6 +43,35 @@ class PeerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca: str
 
 
+class ApiClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A client that the name in its certificate identifies."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    """A DNS name or the common name of the certificate, exactly."""
+    role: _Name
+    tenant: Annotated[str, msgspec.Meta(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,63})\Z")]
+    """`*` is all tenants."""
+
+
+class ApiTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS of the API: files in PEM; the certificate must be valid for the host of each node's `api`."""
+
+    certificate: str
+    key: str
+    ca: str = ""
+    """Authorities by which nodes verify each other's APIs; default: those of the system."""
+    client_ca: str = ""
+    """Authorities of clients' certificates; without it no client is asked for one."""
+    clients: tuple[ApiClient, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.clients and not self.client_ca:
+            raise ValueError("api_tls.clients: needs api_tls.client_ca, which verifies the certificates of clients")
+        names = [client.name for client in self.clients]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"api_tls.clients: {twice} is named twice")
+
+
 class Executors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Executors that a node runs as child processes, for jobs without a handler."""
 
@@ -118,6 +147,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """host:port to listen on for the API; default: the node's own `api`."""
     raft_listen: str = ""
     """host:port to listen on for other nodes; default: the node's own `raft`."""
+    api_tls: ApiTls | None = None
+    """Files for TLS of the API; with them it answers by https only, and all nodes must have them."""
     peer_tls: PeerTls | None = None
     """Files for mutual TLS between nodes; without them traffic between nodes is not encrypted."""
     cluster_secret_file: str = ""
@@ -229,6 +260,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def member(self) -> Member:
         """Return this node's own entry."""
         return next(member for member in self.nodes if member.id == self.node_id)
+
+    def url_of(self, api: str) -> str:
+        """Return the URL of a node's API at `api`; all nodes use TLS there, or none does."""
+        return f"{'https' if self.api_tls else 'http'}://{api}"
 
     @property
     def directory(self) -> Path:

@@ -3,7 +3,8 @@
 It runs every few seconds beside the node, so it imports nothing but small parts of the standard library; `__main__`
 calls it before anything else is loaded. The same image runs workers and other commands, which have no port to ask: the
 command lines of the processes in this container show what runs here, and without a node there is nothing to check. The
-node's address is read as the node itself reads it: from its own environment and config file.
+node's address is read as the node itself reads it: from its own environment and config file. With `[api_tls]` it is
+asked by https, and its certificate is verified for the host by which other nodes reach it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 ANSWER_SECONDS: Final = 3.0
 """A node on a busy machine may take a second or two; the container runtime's own timeout must be longer."""
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what nodes listen on, not what this does
+_TABLES: Final = {"nodes", "api_tls"}
 _STATUS_BYTES: Final = len(b"HTTP/1.1 200")
 
 
@@ -35,8 +37,20 @@ class _Command(NamedTuple):
     """Its own name first."""
 
 
+class _Target(NamedTuple):
+    """A node's API."""
+
+    address: str
+    """HOST:PORT."""
+    is_https: bool = False
+    name: str = ""
+    """The host for which its certificate must be valid; "" = that of the address."""
+    ca_file: str = ""
+    """The authorities that certify it; "" = those of the system."""
+
+
 def run(arguments: Sequence[str]) -> NoReturn:
-    """Check HOST:PORT, or the node that it finds; exit 0 if it answers or none runs here, 1 otherwise."""
+    """Check HOST:PORT or a URL, or the node that it finds; exit 0 if it answers or none runs here, 1 otherwise."""
     try:
         print(check(arguments[0] if arguments else ""))  # noqa: T201  # the runtime keeps what is printed
     except _Failed as failure:
@@ -50,9 +64,11 @@ def check(address: str = "", *, processes: Path = Path("/proc")) -> str:
         node = next((each for each in _commands(processes) if each.arguments[0] == "node"), None)
         if node is None:
             return "no node runs here: nothing to check"
-        address = _address_of(node)
-    _ask(*_host_and_port(address))
-    return f"the node at {address} answers"
+        target = _target_of(node)
+    else:
+        target = _target_at(address)
+    _ask(target)
+    return f"the node at {target.address} answers"
 
 
 # -- what runs here ---------------------------------------------------------------------------------------------------
@@ -83,15 +99,26 @@ def _after_program(words: Sequence[str]) -> int:
 # -- where it listens -------------------------------------------------------------------------------------------------
 
 
-def _address_of(node: _Command) -> str:
+def _target_of(node: _Command) -> _Target:
     settings = _settings_of(node)
-    if listen := settings.get("api_listen"):
-        return str(listen)
     node_id = settings.get("node_id")
-    for member in settings.get("nodes", ()):
-        if member["id"] == node_id:
-            return str(member["api"])
-    raise _Failed(f"no API address of node {node_id!r} in its settings: give it as raftsched healthcheck HOST:PORT")
+    own = next((str(member["api"]) for member in settings.get("nodes", ()) if member["id"] == node_id), "")
+    address = settings.get("api_listen") or own
+    if not address:
+        raise _Failed(f"no API address of node {node_id!r} in its settings: give it as raftsched healthcheck HOST:PORT")
+    tls = settings.get("api_tls")
+    if not tls:
+        return _Target(str(address))
+    name = _host_and_port(own)[0] if own else ""
+    ca_file = str(node.process / "cwd" / tls["ca"]) if tls.get("ca") else ""
+    return _Target(str(address), is_https=True, name=name, ca_file=ca_file)
+
+
+def _target_at(address: str) -> _Target:
+    """Return what HOST:PORT, http://HOST:PORT or https://HOST:PORT names; the certificate is checked for HOST."""
+    is_https = address.startswith("https://")
+    named = address.removeprefix("https://" if is_https else "http://").rstrip("/")
+    return _Target(named, is_https=is_https, ca_file=os.environ.get("RAFTSCHED_CA_FILE", ""))
 
 
 def _settings_of(node: _Command) -> dict[str, Any]:
@@ -102,9 +129,9 @@ def _settings_of(node: _Command) -> dict[str, Any]:
     try:
         if path:
             settings = tomllib.loads(((node.process / "cwd").resolve() / path).read_text(encoding="utf-8"))
-        for name in ("api_listen", "node_id", "nodes"):
+        for name in ("api_listen", "node_id", "nodes", "api_tls"):
             if text := environment.get(f"RAFTSCHED_{name.upper()}"):
-                settings[name] = _from_json(text) if name == "nodes" else text
+                settings[name] = _from_json(text) if name in _TABLES else text
     except (OSError, ValueError) as error:
         raise _Failed(f"the node's settings can't be read: {error}") from error
     return settings
@@ -144,12 +171,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return _LOOPBACK.get(host, host), int(port)
 
 
-def _ask(host: str, port: int) -> None:
+def _ask(target: _Target) -> None:
     """Return if the node answers /healthz with 200."""
+    host, port = _host_and_port(target.address)
     request = f"GET /healthz HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
     answer = b""
     try:
-        with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
+        with _connected(target, host, port) as connection:
             connection.sendall(request.encode())
             while len(answer) < _STATUS_BYTES and (piece := connection.recv(_STATUS_BYTES - len(answer))):
                 answer += piece
@@ -157,3 +185,18 @@ def _ask(host: str, port: int) -> None:
         raise _Failed(f"no answer from the node at {host}:{port}: {error}") from error
     if not answer.endswith(b" 200"):
         raise _Failed(f"the node at {host}:{port} answers {answer.decode(errors='replace')!r} to /healthz")
+
+
+def _connected(target: _Target, host: str, port: int) -> socket.socket:
+    """Return a connection, with TLS if the node uses it; raises OSError, also for a certificate that is refused."""
+    connection = socket.create_connection((host, port), timeout=ANSWER_SECONDS)
+    if not target.is_https:
+        return connection
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=target.ca_file or None)
+        return context.wrap_socket(connection, server_hostname=target.name or host)
+    except BaseException:
+        connection.close()
+        raise

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
 import pytest
+import trustme
 
 from raftsched import healthcheck
 from tests.acceptance.conftest import run_cli
@@ -35,13 +38,16 @@ HEAVY = (
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[str]:
+def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """HOST:PORT of a server that answers one request."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             connection, _ = server.accept()
-            with connection:
+            with (
+                suppress(OSError),
+                connection if tls is None else tls.wrap_socket(connection, server_side=True) as connection,
+            ):
                 connection.recv(4096)
                 connection.sendall(answer)
 
@@ -119,6 +125,28 @@ def test_a_node_is_asked_where_its_config_file_says_that_it_listens(
         (tmp_path / "own.toml").write_text(nodes)
         processes.add(1, *words, environment={"RAFTSCHED_NODE_ID": "n2"}, cwd=tmp_path)
         assert processes.check() == f"the node at {address} answers"
+
+
+def test_a_node_with_tls_is_asked_by_https_and_its_certificate_is_verified(
+    processes: Processes, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("node1.internal").configure_cert(context)
+    settings = 'node_id = "n1"\n[[nodes]]\nid = "n1"\nraft = "h:1"\napi = "{}:1"\n[api_tls]\nca = "{}"\n'
+    found = []
+    for name, ca in (("node1.internal", "ca.pem"), ("node2.internal", "ca.pem"), ("node1.internal", "")):
+        with answering(b"HTTP/1.1 200 OK\r\n\r\n", context) as address:
+            (tmp_path / "own.toml").write_text(settings.format(name, ca))
+            shutil.rmtree(processes.directory / "7", ignore_errors=True)
+            listen = {"RAFTSCHED_API_LISTEN": address}
+            processes.add(7, "raftsched", "node", "--config", "own.toml", environment=listen, cwd=tmp_path)
+            try:
+                found.append(processes.check().removeprefix(f"the node at {address} "))
+            except healthcheck._Failed as failure:
+                found.append("refused" if "certificate verify failed" in str(failure) else str(failure))
+    assert found == ["answers", "refused", "refused"]
 
 
 def test_the_environment_counts_before_the_file(processes: Processes, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -73,14 +74,20 @@ below."""
 
 
 def create_app(
-    backend: Backend, door: Door, *, election_seconds: float = ELECTION_SECONDS, http: Http | None = None
+    backend: Backend,
+    door: Door,
+    *,
+    election_seconds: float = ELECTION_SECONDS,
+    http: Http | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> web.Application:
     """Return the application that serves the API of `backend`'s node to whom `door` lets in.
 
-    Requests wait for a leader for `election_seconds`, and are forwarded to it by `http`.
+    Requests wait for a leader for `election_seconds`, and are forwarded to it by `http`, or over connections that trust
+    `tls`.
     """
     bodies = Bodies()
-    forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http)
+    forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http, tls=tls)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
     quotas = SubmitQuotas(backend)

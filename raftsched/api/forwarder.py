@@ -26,6 +26,7 @@ waits for the old one: unsent requests and reads go to the new leader.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -114,12 +115,13 @@ class Forwarder:
         *,
         election_seconds: float = ELECTION_SECONDS,
         http: Http | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._backend = backend
         self._bodies = bodies
         self._election_seconds = election_seconds
-        self._http = http or _pool(limits.FORWARD_CONNECTIONS_MAX)
-        self._http_of_waits = http or _pool(limits.FORWARDED_WAITS_MAX)
+        self._http = http or _pool(limits.FORWARD_CONNECTIONS_MAX, tls)
+        self._http_of_waits = http or _pool(limits.FORWARDED_WAITS_MAX, tls)
         self._relays: dict[str, SubmitRelay] = {}
         """Relays by the URL of the leader, or of a former one."""
         self._is_running = False
@@ -296,8 +298,8 @@ class Forwarder:
             await backend.leader_change(seen)
 
 
-def _pool(connections_max: int) -> HttpPool:
-    return HttpPool(keepalive_seconds=_KEEPALIVE_SECONDS, connections_max=connections_max, decompress=False)
+def _pool(connections_max: int, tls: ssl.SSLContext | None) -> HttpPool:
+    return HttpPool(tls=tls, keepalive_seconds=_KEEPALIVE_SECONDS, connections_max=connections_max, decompress=False)
 
 
 def _forwarded(reply: Reply) -> Reply:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
@@ -28,6 +29,7 @@ from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocki
 from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, ListFilters, send_all
 from raftsched.client.events import event_stream
 from raftsched.client.http.calls import KEY_HEADER, Calls, given, part
+from raftsched.client.http.client_tls import ClientCertificate, client_tls
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
@@ -59,9 +61,11 @@ class Client:
     Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`.
     Opening does no I/O. `token` is the token of the API, by default that of RAFTSCHED_TOKEN or RAFTSCHED_TOKEN_FILE.
     `tenant` is the tenant to act for, with a token of all tenants. `actor` is the name shown in histories and the audit
-    trail, if the cluster has no tokens. `tls` is an ssl context for https addresses with a private authority. Other
-    nodes of the cluster are asked too, once they answer from here; with `follow_leader=False` only `urls` are, for
-    example behind a load balancer.
+    trail, if the cluster has no tokens. `ca_file` has the authorities that certify https addresses, in PEM: by default
+    those of RAFTSCHED_CA_FILE, or of the system. `client_certificate` is (certificate, key), two files in PEM by which
+    the cluster recognises this client, by default those of RAFTSCHED_CLIENT_CERT and RAFTSCHED_CLIENT_KEY. Changed files
+    are used for new connections. `tls` is an ssl context in place of both. Other nodes of the cluster are asked too, once
+    they answer from here; with `follow_leader=False` only `urls` are, for example behind a load balancer.
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class Client:
         token: str | None = None,
         tenant: str | None = None,
         actor: str | None = None,
+        ca_file: str | Path | None = None,
+        client_certificate: ClientCertificate | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
@@ -83,6 +89,7 @@ class Client:
         nodes = Nodes(
             urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader
         )
+        tls = client_tls(tls, ca_file=ca_file, client_certificate=client_certificate)
         self._connection = Connection(
             nodes,
             settings,
@@ -110,13 +117,23 @@ class Client:
         token: str | None = None,
         tenant: str | None = None,
         actor: str | None = None,
+        ca_file: str | Path | None = None,
+        client_certificate: ClientCertificate | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
     ) -> BlockingClient:
         """Return a blocking client, for code without an event loop."""
         return BlockingClient(
-            *urls, token=token, tenant=tenant, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings
+            *urls,
+            token=token,
+            tenant=tenant,
+            actor=actor,
+            ca_file=ca_file,
+            client_certificate=client_certificate,
+            tls=tls,
+            follow_leader=follow_leader,
+            settings=settings,
         )
 
     async def __aenter__(self) -> Self:
@@ -356,6 +373,8 @@ class BlockingClient(Blocking[Client]):
         token: str | None = None,
         tenant: str | None = None,
         actor: str | None = None,
+        ca_file: str | Path | None = None,
+        client_certificate: ClientCertificate | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
@@ -366,6 +385,8 @@ class BlockingClient(Blocking[Client]):
             token=token,
             tenant=tenant,
             actor=actor,
+            ca_file=ca_file,
+            client_certificate=client_certificate,
             tls=tls,
             follow_leader=follow_leader,
             settings=settings,

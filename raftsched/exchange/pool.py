@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from raftsched.exchange.port import Broken, Exchange, Http, Reply, StreamedReply, TimedOut, Timeouts
+from raftsched.tls.contexts import reason_of
 
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -152,5 +153,8 @@ class _Once:
 
 
 def _broken(error: Exception) -> Broken:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = reason_of(error.certificate_error)
+        return Broken(f"{reason}; --ca-file, RAFTSCHED_CA_FILE or ca_file names the authorities that certify it")
     kind = TimedOut if isinstance(error, TimeoutError) else Broken
     return kind(f"{type(error).__name__} {error}".rstrip())

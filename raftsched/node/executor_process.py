@@ -39,7 +39,8 @@ def commands_of(config: NodeConfig) -> list[list[str]]:
 def _worker(config: NodeConfig) -> list[str]:
     urls = [config.member.api, *(member.api for member in config.nodes if member.id != config.node_id)]
     command = [sys.executable, "-m", "raftsched", "worker", "--until-stdin-ends", "--log-level", config.log_level]
-    command += [part for url in urls for part in ("--url", f"http://{url}")]
+    command += [part for url in urls for part in ("--url", config.url_of(url))]
+    command += _given("--ca-file", config.api_tls.ca if config.api_tls else "")
     return command + _given("--secrets-dir", config.secrets.dir)
 
 

@@ -46,10 +46,11 @@ from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedE
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.node.bound_ports import bind_ports
+from raftsched.node.certificates import Certificates
 from raftsched.node.cluster_key import difference, require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
 from raftsched.node.identity import DirectoryClaim
-from raftsched.node.preflight import cluster_secret, keys_of, peer_contexts, require_protected_peers
+from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
 from raftsched.node.reencryption import Reencryption
 from raftsched.node.shutdown import Shutdown
 from raftsched.node.state_watch import watch_state
@@ -73,7 +74,7 @@ class Node:
         self.config = config
         self._shutdown = shutdown or Shutdown()
         self.node_id = config.node_id
-        self.api_url = _url(config.member.api)
+        self.api_url = config.url_of(config.member.api)
         self.lease_ttl_ms = round(config.lease_seconds * 1000)
         self.operations_read = CODEC_VERSION
         """The latest version of log entries that this node reads."""
@@ -103,7 +104,7 @@ class Node:
         for warning in self.config.warnings():
             log.warning("config_warning", warning=warning)
         require_protected_peers(self.config)
-        self._tls = peer_contexts(self.config)
+        self._certificates = Certificates(self.config)
         self._secret = cluster_secret(self.config)
         self._door = self._make_door()
         self._cipher = self._make_cipher()
@@ -213,7 +214,7 @@ class Node:
         )
 
     def _make_transport(self, wake: Wake) -> Transport:
-        config, tls = self.config, self._tls
+        config, tls = self.config, self._certificates.peers
         return Transport(
             self.node_id,
             config.raft_address[1],
@@ -234,9 +235,11 @@ class Node:
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
         verification = asyncio.create_task(self._watch_state(), name="verification")
         reencryption = asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption")
+        renewal = asyncio.create_task(self._certificates.keep(), name="certificates")
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
-        runner = create_runner(create_app(self, self._door), stop_seconds=_API_STOP_SECONDS)
+        app = create_app(self, self._door, tls=self._certificates.api_client)
+        runner = create_runner(app, stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
             executing += [asyncio.create_task(executor.run(), name="executor") for executor in executors]
@@ -256,6 +259,7 @@ class Node:
             asked.cancel()
             verification.cancel()
             reencryption.cancel()
+            renewal.cancel()
             for task in executing:
                 task.cancel()
             if executing:
@@ -279,10 +283,11 @@ class Node:
     async def _listen(self, runner: web.AppRunner) -> None:
         await runner.setup()
         for bound in self._ports.api:
-            await web.SockSite(runner, bound, backlog=limits.ACCEPT_BACKLOG).start()
+            tls = self._certificates.api_server
+            await web.SockSite(runner, bound, backlog=limits.ACCEPT_BACKLOG, ssl_context=tls).start()
         log.info(
             "node_started",
-            api=str(self.config.api_address[1]),
+            api=self.config.url_of(str(self.config.api_address[1])),
             applied=self._machine.applied_index,
             cluster=self.config.cluster,
         )
@@ -384,7 +389,7 @@ class Node:
 
     def _url_of(self, node_id: str) -> str | None:
         member = next((member for member in self._replica.members if member.id == node_id), None)
-        return _url(member.api) if member is not None and member.api else None
+        return self.config.url_of(member.api) if member is not None and member.api else None
 
     @property
     def leader_change_count(self) -> int:
@@ -444,7 +449,7 @@ class Node:
         nodes = [
             self._own_status(member, status)
             if member.id == self.node_id
-            else _peer_status(member, peers[member.id], status)
+            else _peer_status(member, self.config.url_of(member.api), peers[member.id], status)
             for member in self._replica.members
         ]
         differing = self._replica.differing
@@ -540,13 +545,13 @@ class Node:
         return self.cluster_status().nodes
 
 
-def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:
+def _peer_status(member: Member, api_url: str, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:
     state = "down"
     if peer.is_connected:
         state = "leader" if member.id == status.leader_id else "follower"
     return NodeStatus(
         member.id,
-        _url(member.api),
+        api_url,
         state,
         peer.match_index or None,
         peer.clock_offset_ms,
@@ -557,7 +562,3 @@ def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> Nod
         disk_free_bytes=peer.space and peer.space.free_bytes,
         disk_low=peer.space and peer.space.is_low,
     )
-
-
-def _url(api: str) -> str:
-    return f"http://{api}"

@@ -16,16 +16,8 @@ from raftsched.consensus.net.link_secret import read_secret
 from raftsched.encryption.keys import Key, read_keys, require_keys
 from raftsched.errors import Invalid, RaftschedError
 from raftsched.node.bound_ports import PortRefused, bind_socket
+from raftsched.node.certificates import own_api_contexts, peer_contexts
 from raftsched.node.identity import NODE_FILE, require_owner
-from raftsched.tls import TlsContexts, TlsFiles, node_contexts
-
-
-def peer_contexts(config: NodeConfig) -> TlsContexts | None:
-    """Return both sides of TLS between nodes, None if it is not used; raises `Invalid` naming setting and file."""
-    files = config.peer_tls
-    if files is None:
-        return None
-    return node_contexts(TlsFiles(Path(files.certificate), Path(files.key), Path(files.ca)), config.node_id)
 
 
 def cluster_secret(config: NodeConfig) -> bytes | None:
@@ -54,7 +46,7 @@ def require_protected_peers(config: NodeConfig) -> None:
 async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]:
     """Return every fault that would keep the node from starting, each with its setting."""
     found = []
-    for check in (require_protected_peers, peer_contexts, cluster_secret, keys_of):
+    for check in (require_protected_peers, peer_contexts, own_api_contexts, cluster_secret, keys_of):
         try:
             check(config)
         except RaftschedError as error:
@@ -115,6 +107,7 @@ def summary(config: NodeConfig) -> Iterator[str]:
     yield f"listens on {config.api_address[1]} (API) and {config.raft_address[1]} (nodes)"
     yield f"data in {directory} ({state})"
     yield "TLS between nodes: " + (f"certificate {config.peer_tls.certificate}" if config.peer_tls else "none")
+    yield "TLS of the API: " + (f"certificate {config.api_tls.certificate}" if config.api_tls else "none")
     keys_file = config.encryption.keys_file
     yield "encryption at rest: " + (f"keys in {keys_file}" if keys_file else "none")
     yield "secret between nodes: " + (config.cluster_secret_file or "none")

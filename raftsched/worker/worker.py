@@ -24,6 +24,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -31,6 +32,7 @@ import structlog
 
 from raftsched import limits
 from raftsched.client.client import URL_DEFAULT
+from raftsched.client.http.client_tls import ClientCertificate, client_tls
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.nodes import Nodes
 from raftsched.errors import Invalid
@@ -59,7 +61,8 @@ class Worker:
     handlers run at the same time. With a `region` it takes the jobs of this region and those of none, without one only
     the latter. `name` is what people see; each worker adds a random suffix, so that a restarted or second one can be
     distinguished. After a SIGTERM running handlers have `drain_seconds`. With `follow_leader=False` only `urls` are
-    asked, never the nodes that the cluster names. More can be set by `settings`.
+    asked, never the nodes that the cluster names. `ca_file`,
+    `client_certificate` and `tls` are as those of `Client`. More can be set by `settings`.
     """
 
     def __init__(
@@ -71,6 +74,8 @@ class Worker:
         name: str | None = None,
         token: str | None = None,
         tenant: str | None = None,
+        ca_file: str | Path | None = None,
+        client_certificate: ClientCertificate | None = None,
         tls: ssl.SSLContext | None = None,
         follow_leader: bool | None = None,
         drain_seconds: float | None = None,
@@ -88,7 +93,7 @@ class Worker:
         self._region = region if region is None else checked_name(region, field="region")
         self._token = token
         self._tenant = tenant
-        self._tls = tls
+        self._tls = client_tls(tls, ca_file=ca_file, client_certificate=client_certificate)
         self._clock = clock or SystemClock()
         self._registry = Registry(queues_are_named=queues is not None)
         self._nodes_at(urls)  # a wrong address is an error here, not when the worker starts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -23,7 +24,14 @@ def call(base: str, method: str, path: str, body: Any = None, **options: Any) ->
 
 
 def call_once(
-    base: str, method: str, path: str, body: Any = None, *, timeout: float = 15, **headers: str
+    base: str,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    timeout: float = 15,
+    tls: ssl.SSLContext | None = None,
+    **headers: str,
 ) -> tuple[int, Any]:
     """Return (status, JSON document) of one request to one node; raises OSError where there is no answer."""
     data = None if body is None else json.dumps(body).encode()
@@ -32,7 +40,7 @@ def call_once(
     for name, value in headers.items():
         request.add_header(name.replace("_", "-"), value)
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as reply:
+        with urllib.request.urlopen(request, timeout=timeout, context=tls) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

@@ -11,6 +11,7 @@ import random
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -50,6 +51,8 @@ class LocalNode:
         self.process: subprocess.Popen[bytes] | None = None
         self.own_config: Path | None = None
         """Its own config file, if it was added later."""
+        self.ca_file: Path | None = None
+        """The authorities that certify its API, if it is reached by https."""
 
     @property
     def data_directory(self) -> Path:
@@ -127,7 +130,8 @@ class LocalNode:
         """GET a JSON document of the node; raises `OSError` if there is no good answer."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         request = urllib.request.Request(f"{self.api}{path}", headers=headers)  # noqa: S310  # our own http URL
-        with urllib.request.urlopen(request, timeout=timeout) as reply:  # noqa: S310
+        tls = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else None
+        with urllib.request.urlopen(request, timeout=timeout, context=tls) as reply:  # noqa: S310
             return msgspec.json.decode(reply.read())
 
 

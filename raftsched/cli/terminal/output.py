@@ -27,6 +27,7 @@ from rich.text import Text
 from raftsched.api.http.advice import ADVICE
 from raftsched.cli.terminal.statuses import STATUSES
 from raftsched.cli.terminal.times import read_time, with_distance
+from raftsched.client.http.client_tls import CA_FILE_VARIABLE
 from raftsched.client.http.token import TENANT_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from raftsched.errors import RaftschedError
 
@@ -126,7 +127,10 @@ def _in_environment(variable: str) -> Callable[[click.Context, click.Parameter, 
 
 
 def caller_options(command: _F) -> _F:
-    """Add the options that tell who uses the cluster. There is none for the token itself: `ps` would show it."""
+    """Add the options that tell who uses the cluster, and how it is verified.
+
+    There is none for the token itself: `ps` would show it.
+    """
     token_file = click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -140,7 +144,15 @@ def caller_options(command: _F) -> _F:
         callback=_in_environment(TENANT_VARIABLE),
         help="Tenant to act for, with a token of all tenants. Also from RAFTSCHED_TENANT.",
     )
-    return token_file(tenant(command))
+    ca_file = click.option(
+        "--ca-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        expose_value=False,
+        callback=_in_environment(CA_FILE_VARIABLE),
+        help="Authorities in PEM that certify https addresses; default: those of the system. Also from RAFTSCHED_CA_FILE."
+        " RAFTSCHED_CLIENT_CERT and RAFTSCHED_CLIENT_KEY name a certificate of yours and its key.",
+    )
+    return token_file(tenant(ca_file(command)))
 
 
 def url_option(command: _F) -> _F:

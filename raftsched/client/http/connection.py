@@ -23,6 +23,7 @@ import msgspec
 from yarl import URL
 
 from raftsched import limits
+from raftsched.client.http.client_tls import client_tls
 from raftsched.client.http.hedge import HedgedRequest, Request
 from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.problems import read_problem
@@ -64,12 +65,12 @@ class Connection:
         randomness: Randomness | None = None,
         http: Http | None = None,
     ) -> None:
-        """Connect to `nodes` with `http`, by default a pool of connections that trusts `tls`."""
+        """Connect to `nodes` with `http`, by default a pool of connections that trusts `tls`; see `client_tls`."""
         self.nodes = nodes
         self.settings = settings
         self.clock = clock or SystemClock()
         self.randomness = randomness or system_randomness()
-        self._http = http or HttpPool(tls=tls)
+        self._http = http or HttpPool(tls=client_tls(tls))
         self._headers = {"Content-Type": "application/json"}
         self._headers |= caller_headers(token, tenant)
         if actor is not None:

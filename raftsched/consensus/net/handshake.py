@@ -27,7 +27,7 @@ from raftsched.consensus.net.framing import PROTOCOL_VERSION
 from raftsched.consensus.net.throttled_log import ThrottledLog
 from raftsched.consensus.raft.messages import PEER_IDENTITY, Message
 from raftsched.ports import Randomness
-from raftsched.tls import TlsContexts, reason_of, tls_kind
+from raftsched.tls.contexts import TlsContexts, reason_of, tls_kind
 
 UNKNOWN_NODE: Final = "unknown_node"
 ENDED_IN_HANDSHAKE: Final = "the other side ended the TLS handshake; if it is a node, it does not accept this node's certificate, and its log says why"

@@ -59,7 +59,8 @@ from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.limits import LINKS_CLOSE_SECONDS_MAX
 from raftsched.ports import Randomness, Wake
 from raftsched.system import system_randomness
-from raftsched.tls import TlsContexts, certificate_names, is_certified
+from raftsched.tls.contexts import TlsContexts
+from raftsched.tls.names import certificate_names, is_certified
 
 _SILENT_TICKS_MAX: Final = 4
 _WRONG_CERTIFICATE: Final = "wrong_certificate"

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,14 @@ from raftsched.consensus.net.framing import encode_frame
 from raftsched.consensus.net.handshake import TransportSettings
 from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Invalid
-from raftsched.tls import (
+from raftsched.tls.contexts import (
     TlsFiles,
     api_client_context,
-    api_server_context,
-    certificate_names,
-    is_certified,
     node_client_context,
     node_contexts,
     node_server_context,
 )
+from raftsched.tls.names import certificate_names, is_certified
 from tests.consensus.links import (
     QUICK,
     WAIT_SECONDS,
@@ -58,6 +57,9 @@ PEER_IDENTITY: Message = {
 }
 
 
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
 class Authority:
     """A certificate authority in a directory."""
 
@@ -68,10 +70,10 @@ class Authority:
         self.path = directory / "ca.pem"
         self._ca.cert_pem.write_to_path(self.path)
 
-    def issue(self, *names: str) -> TlsFiles:
+    def issue(self, *names: str, expires: datetime | None = None) -> TlsFiles:
         """Certify `names`, under the first."""
         files = TlsFiles(self._directory / f"{names[0]}.pem", self._directory / f"{names[0]}.key", self.path)
-        issued = self._ca.issue_cert(*names)
+        issued = self._ca.issue_cert(*names, not_before=_LONG_AGO, not_after=expires)
         files.certificate.unlink(missing_ok=True)
         for blob in issued.cert_chain_pems:
             blob.write_to_path(files.certificate, append=True)
@@ -203,6 +205,21 @@ async def test_certificate_of_another_authority_gets_nothing_through(
     assert n1.transport.dispatch() == 0
 
 
+@pytest.mark.parametrize("days_left", [-1, 1], ids=["expired", "valid"])
+async def test_expired_certificate_gets_nothing_through(net: Network, authority: Authority, days_left: int) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    files = authority.issue("n2", expires=datetime.now(UTC) + timedelta(days=days_left))
+    with capture_logs() as logs:
+        async with raw_client(n1, node_client_context(files)) as peer:
+            peer.write(hello("n2") + encode_frame(vote(1)))
+            if days_left > 0:
+                await net.until(lambda: n1.story() == ["up n2", 1])
+                return
+            assert await until_refused(peer) == b""
+    assert any("certificate has expired" in event.get("error", "") for event in logs)
+    assert n1.transport.dispatch() == 0
+
+
 async def test_old_tls_version_gets_nothing_through(net: Network, authority: Authority) -> None:
     n1 = await secure_station(net, authority, "n1", "n2")
     context = node_client_context(authority.issue("n2"))
@@ -327,25 +344,6 @@ def test_names_of_a_certificate_are_its_dns_names_only(certificate: dict[str, ob
     assert certificate_names(certificate) == names
     assert is_certified(certificate, "n1") is ("n1" in names)
     assert not is_certified(certificate, "10.0.0.1")
-
-
-async def test_api_contexts_talk_to_each_other(authority: Authority) -> None:
-    files = authority.issue("localhost")
-
-    async def identify(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"hi")
-        writer.close()
-        await writer.wait_closed()
-
-    context = api_server_context(files.certificate, files.key)
-    async with await asyncio.start_server(identify, "127.0.0.1", 0, ssl=context) as server:
-        port = server.sockets[0].getsockname()[1]
-        client = api_client_context(authority.path)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="localhost")
-        assert await reader.read() == b"hi"
-        writer.close()
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await asyncio.open_connection("127.0.0.1", port, ssl=api_client_context(), server_hostname="localhost")
 
 
 # -- what is said of a refusal -----------------------------------------------------------------------------------------
