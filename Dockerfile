@@ -1,8 +1,10 @@
 FROM python:3.11-slim AS build
 WORKDIR /src
+COPY configs/requirements.lock ./
+RUN pip install --no-cache-dir --no-compile --prefix /install --require-hashes -r requirements.lock
 COPY pyproject.toml README.md ./
 COPY raftsched ./raftsched
-RUN pip install --no-cache-dir --no-compile --prefix /install '.[node]'
+RUN pip install --no-cache-dir --no-compile --prefix /install --no-deps .
 
 FROM python:3.11-slim
 COPY --from=build /install /usr/local

@@ -284,7 +284,7 @@ async def test_process_ends_despite_a_handler_that_never_does(cluster: Cluster, 
 
 async def test_process_with_too_many_hung_handlers_exits_with_1(cluster: Cluster, ear: Ear) -> None:
     async with worker_process(cluster, "hung_handlers_max=1", "stop_grace_seconds=0.05") as process:
-        await cluster.add_job("never_end", ear.port, timeout_seconds=0.05)
+        await cluster.add_job("never_end", ear.port, timeout_seconds=0.5)
         await ear.hear()
         assert await exit_code(process) == 1
 
