@@ -158,8 +158,9 @@ TENANTS_MAX = 10_000
 """Tenants that have settings: each is a record in memory."""
 QUOTA_MAX = 1_000_000_000
 """Largest quota of jobs and of schedules."""
-QUOTA_REPLY_SECONDS = 0.25
-"""Delay of a reply that says a quota is used up. A client that repeats at once, on many connections, is slowed down so."""
+QUOTA_REPLY_SECONDS = 1.0
+"""Longest delay of a reply that says a quota is used up, and twice the shortest: a client that repeats at once, on many
+connections, is slowed down so. `Retry-After` never asks for an earlier one."""
 QUOTA_RETRY_SECONDS = 5
 """Pause before a submission that exceeds a quota of what exists is repeated: some of it must end first."""
 TOKEN_QUEUES_MAX = 100

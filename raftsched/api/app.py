@@ -7,7 +7,6 @@ requests are not logged.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from contextlib import suppress
@@ -18,7 +17,6 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from raftsched import limits
 from raftsched.api.access.door import Door
 from raftsched.api.access.guard import Guard
 from raftsched.api.access.rules import Access
@@ -50,7 +48,7 @@ from raftsched.api.schedules.files import ScheduleFiles
 from raftsched.api.schedules.routes import Schedules
 from raftsched.api.schedules.runs import ScheduleRuns
 from raftsched.api.schedules.save import ScheduleSaver
-from raftsched.api.tenants.quotas import SubmitQuotas
+from raftsched.api.tenants.quotas import SubmitQuotas, slow_down
 from raftsched.api.tenants.routes import Tenants
 from raftsched.api.tokens.routes import Tokens
 from raftsched.api.workers.leases import Leases
@@ -193,7 +191,7 @@ def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await answer_at_once(request, handler)
         if response.status == _QUOTA_EXCEEDED and FORWARDED_HEADER not in request.headers:
-            await asyncio.sleep(limits.QUOTA_REPLY_SECONDS)
+            await slow_down(backend)
         return response
 
     async def answer_at_once(request: web.Request, handler: Handler) -> web.StreamResponse:

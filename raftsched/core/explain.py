@@ -280,7 +280,7 @@ def _over_limits(view: View, job: Job, now_ms: TimeMs) -> list[Reason]:
     reasons = [] if queue is None else [*_queue_limits(view, queue, now_ms)]
     key = job.spec.concurrency_key
     if key:
-        running_count, limit = view.key_running_count(job.spec.queue, key), key_concurrency_max(queue)
+        running_count, limit = view.key_running_count(job.spec.queue, job.key_group), key_concurrency_max(queue)
         if job.blocked or running_count >= limit:
             details: dict[str, Detail] = {
                 "concurrency_key": key,

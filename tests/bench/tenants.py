@@ -1,19 +1,22 @@
 """What a tenant that floods the cluster costs a quiet one.
 
-    python -m tests.bench.tenants [--seconds 10] [--rounds 3] [--batch 1] [--quota 200]
+    python -m tests.bench.tenants [--seconds 10] [--rounds 3] [--batch 1] [--quota 50]
 
-Three nodes, one worker of all tenants with 16 slots, one queue. The quiet tenant submits 20 jobs a second, one by one,
-each of which runs for 40 ms. The other tenant has a backlog of 20,000 jobs of the same kind, and submits more over 64
-connections, each as soon as the reply to the one before has come, whatever that says. Rounds of the quiet tenant alone,
-beside the other one without quotas, and beside it with a quota of submissions take turns, so that a machine that other
-programs use, too, does not favour one of them. Printed: p50 and p99 of the quiet tenant's submissions and of the delay
-between due and started, and their ratio to those alone.
+Three nodes, one worker of all tenants with 32 slots, one queue. The quiet tenant submits 20 jobs a second, one by one,
+each of which runs for 200 to 400 ms. The other tenant has a backlog of 20,000 jobs of the same kind, and submits more
+over 64 connections, each as soon as the reply to the one before has come, whatever that says. Rounds of the quiet tenant
+take turns, so that a machine that other programs use, too, does not favour one of them: alone; beside a polite tenant,
+which has the same backlog and submits at the rate of the quota; beside the loud one without quotas; and beside the loud
+one with a quota of submissions. Printed: p50 and p99 of the quiet tenant's submissions and of the delay between due and
+started. Their ratio to those alone is what sharing the machine costs; that to those beside the polite one is what the
+flood costs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import statistics
 import subprocess
 import sys
@@ -36,8 +39,9 @@ QUEUE, QUIET, LOUD = "shared", "quiet", "loud"
 RATE = 20.0
 CONNECTIONS = 64
 BACKLOG = 20_000
-SLOTS = 16
-_RUN_SECONDS = 0.04
+SLOTS = 32
+_RUN_SECONDS = (0.2, 0.4)
+"""Least and longest time; equal ones would let all slots end, and begin, at the same moments."""
 _BATCH_JOBS_MAX = 1_000
 _SETTLE_SECONDS = 2.0
 
@@ -59,13 +63,16 @@ def work(urls: list[str]) -> None:
     @worker.job("nap", queue=QUEUE)
     async def nap(payload: object) -> None:
         del payload
-        await asyncio.sleep(_RUN_SECONDS)
+        await asyncio.sleep(random.uniform(*_RUN_SECONDS))
 
     worker.run()
 
 
-async def flood(url: str, batch: int) -> None:
-    """Submit without an end, over `CONNECTIONS` connections; prints a count of the accepted and the refused jobs."""
+async def flood(url: str, batch: int, rate: float) -> None:
+    """Submit without an end, over `CONNECTIONS` connections; prints a count of the accepted and the refused jobs.
+
+    With a `rate`, all of them together submit as many jobs a second.
+    """
     job = {"name": "nap", "queue": QUEUE, "tenant": LOUD}
     path, document = ("/jobs", job) if batch == 1 else ("/jobs/batch", {"jobs": [job] * batch})
     body, headers = msgspec.json.encode(document), {"Content-Type": "application/json"}
@@ -73,6 +80,8 @@ async def flood(url: str, batch: int) -> None:
 
     async def one(session: aiohttp.ClientSession) -> None:
         while True:
+            if rate:
+                await asyncio.sleep(CONNECTIONS * batch / rate)
             async with session.post(f"{url}/api/v1{path}", data=body, headers=headers) as reply:
                 content = await reply.read()
                 statuses = (
@@ -84,7 +93,10 @@ async def flood(url: str, batch: int) -> None:
                     counts[status == 201] += 1
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        tasks = [asyncio.create_task(one(session)) for _ in range(CONNECTIONS)]
+        tasks = []
+        for _ in range(CONNECTIONS):
+            tasks.append(asyncio.create_task(one(session)))
+            await asyncio.sleep(batch / rate if rate else 0.0)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         for task in tasks:
             task.cancel()
@@ -105,8 +117,9 @@ def _started(*arguments: str, directory: Path) -> Iterator[subprocess.Popen[byte
 
 
 @contextmanager
-def _flooding(url: str, batch: int, totals: list[int]) -> Iterator[None]:
-    command = [sys.executable, "-m", "tests.bench.tenants", "--flood", url, "--batch", str(batch)]
+def _flooding(url: str, batch: int, rate: float, totals: list[int]) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.bench.tenants", "--flood", url]
+    command += ["--batch", str(batch), "--rate", str(rate)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield
@@ -155,12 +168,13 @@ async def _backlog(client: Client) -> int:
 
 
 async def _measure(url: str, urls: list[str], asked: argparse.Namespace) -> None:
-    found: dict[str, list[Round]] = {"alone": [], "without quotas": [], "with a quota": []}
+    found: dict[str, list[Round]] = {"alone": [], "beside a polite one": [], "without quotas": [], "with a quota": []}
     async with Client(*urls) as client:
         await quiet_round(client, 1.0)
         for number in range(asked.rounds):
-            for kind, rounds in found.items():
-                totals: list[int] = [0, 0]
+            kinds = [*found]
+            for kind in (*kinds[number % len(kinds) :], *kinds[: number % len(kinds)]):  # none always follows the same
+                rounds, totals = found[kind], [0, 0]
                 if kind == "alone":
                     await client.bulk("cancel", filter={"queue": QUEUE, "tenant": LOUD})
                     while await _backlog(client):
@@ -172,16 +186,16 @@ async def _measure(url: str, urls: list[str], asked: argparse.Namespace) -> None
                     await _fill(client, max(0, BACKLOG - await _backlog(client)))
                     quota = asked.quota if kind == "with a quota" else None
                     await client.tenants.configure(LOUD, submits_per_second=quota)
-                    with _flooding(url, asked.batch, totals):
+                    rate = asked.quota if kind == "beside a polite one" else 0.0
+                    with _flooding(url, asked.batch, rate, totals):
                         await asyncio.sleep(_SETTLE_SECONDS)
                         rounds.append(await quiet_round(client, asked.seconds))
                 _print_round(f"round {number + 1}, {kind}", rounds[-1:], totals)
-    alone = found["alone"]
     for kind, rounds in found.items():
         _print_round(kind, rounds, None)
-        if kind != "alone":
-            submits, delays = (_percentile(rounds, field, 99) / _percentile(alone, field, 99) for field in (0, 1))
-            print(f"    p99 {kind} / alone: submit {submits:.2f}, delay {delays:.2f}")
+        for other in ("alone", "beside a polite one"):
+            ratios = (_percentile(rounds, field, 99) / _percentile(found[other], field, 99) for field in (0, 1))
+            print("    p99 {} / {}: submit {:.2f}, delay {:.2f}".format(kind, other, *ratios))
 
 
 def _percentile(rounds: list[Round], field: int, percent: int) -> float:
@@ -202,14 +216,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--quota", type=int, default=200)
+    parser.add_argument("--quota", type=int, default=50)
     parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--flood", help=argparse.SUPPRESS)
+    parser.add_argument("--rate", type=float, default=0.0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
         work(asked.work)
     elif asked.flood:
-        asyncio.run(flood(asked.flood, asked.batch))
+        asyncio.run(flood(asked.flood, asked.batch, asked.rate))
     else:
         with tempfile.TemporaryDirectory(prefix="raftsched-bench-") as name:
             cluster = LocalCluster(Path(name) / "nodes", settings={"log_level": "warning"})

@@ -140,7 +140,7 @@ def assert_limits_hold(state: AuditableView, writes: Iterable[Write]) -> None:
         if queue is not None and queue.concurrency_max:
             assert len(leased) <= queue.concurrency_max, "concurrency_max holds"
         if key:
-            of_key = [other for other in leased if other.spec.concurrency_key == key]
+            of_key = [other for other in leased if (other.tenant, other.spec.concurrency_key) == (job.tenant, key)]
             assert len(of_key) <= key_concurrency_max(queue), "key_concurrency_max holds"
         assert queue is None or not queue.paused, "a paused queue gives no leases"
 

@@ -538,8 +538,8 @@ def unique_key_of(job: Job) -> bytes:
 
 
 def place_of(job: Job) -> tuple[str, str]:
-    """Queue and concurrency key."""
-    return job.spec.queue, job.spec.options.concurrency_key if job.spec.options is not None else ""
+    """Queue and group of the concurrency key."""
+    return job.spec.queue, job.key_group
 
 
 def _blocked_order(entry: BlockedEntry) -> tuple[str, str, str, int, int, JobId]:

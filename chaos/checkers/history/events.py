@@ -32,6 +32,7 @@ import msgspec
 OPERATIONS = frozenset(
     {"submit", "get", "lease", "heartbeat", "outcome", "cancel", "start", "pause", "resume", "amend", "requeue"}
     | {"save_schedule", "control_schedule", "run_schedule", "configure_queue", "pause_queue", "resume_queue"}
+    | {"save_tenant"}
     | {"submit_workflow", "cancel_workflow", "report", "log", "await"}
 )
 """Kinds of requests. `report` is progress, `log` lines of an attempt's log, `await` a worker's report that the target of

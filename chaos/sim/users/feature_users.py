@@ -9,6 +9,7 @@ from __future__ import annotations
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import repeat
 from typing import Any
 
 from chaos.sim.features import FEATURE_QUEUES, TENANT
@@ -26,6 +27,7 @@ from chaos.sim.users.workload import Workload
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.queues import CancelWorkflow, PauseQueue
 from raftsched.core.operations.schedules import ControlSchedule, ScheduleAction
+from raftsched.core.operations.tenants import SaveTenant
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import FiringKind, Overlap, ScheduleId
 from raftsched.core.records.workflow import WorkflowId
@@ -230,13 +232,26 @@ class WorkflowUser(FeatureUser):
 
 
 class Tuner(FeatureUser):
-    """Changes the limits of queues, pauses and resumes them."""
+    """Changes the limits of queues, pauses and resumes them; and the quotas and weights of tenants other than `TENANT`."""
 
     def _steps(self) -> Sequence[tuple[Step, int]]:
-        return ((self._configure, 2), (self._pause, 2), (self._resume, 3))
+        steps = ((self._configure, 2), (self._pause, 2), (self._resume, 3))
+        return (*steps, (self._save_tenant, 2)) if self._world.rates.features.bound_workers else steps
 
     def _tidy_steps(self) -> Sequence[Step]:
-        return [step for queue in FEATURE_QUEUES for step in (self._resuming(queue), self._easing(queue))]
+        steps = [step for queue in FEATURE_QUEUES for step in (self._resuming(queue), self._easing(queue))]
+        return [*steps, *map(self._saving, map(SaveTenant, self._world.rates.features.bound_workers, repeat(0)))]
+
+    async def _save_tenant(self) -> None:
+        name = self._random.choice(self._world.rates.features.bound_workers)
+        quota, weight = self._random.choice((0, 2, 10)), self._random.choice((0, 1, 5))
+        await self._saving(SaveTenant(name, unfinished_jobs_max=quota, weight=weight, actor="simulator"))()
+
+    def _saving(self, operation: SaveTenant) -> Step:
+        async def step() -> None:
+            await self._propose("save_tenant", lambda _: operation, subject=operation.name)
+
+        return step
 
     async def _configure(self) -> None:
         operation = draw_limits(self._random, self._any_queue())

@@ -14,6 +14,7 @@ to: a follower sends submissions of several tenants in one request, and none of 
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from raftsched import limits
@@ -40,6 +41,11 @@ class _Bucket:
         passed_ms = max(now_ms - self.at_ms, 0)
         self.milli_tokens = min(self.milli_tokens + passed_ms * settings.submits_per_second, settings.burst * _MILLI)
         self.at_ms = max(now_ms, self.at_ms)
+
+
+async def slow_down(backend: Backend) -> None:
+    """Wait for a moment before a reply says that a quota is used up; the moments of many clients are spread."""
+    await asyncio.sleep(limits.QUOTA_REPLY_SECONDS * (3_000 + backend.jitter()) / 4_000)
 
 
 class SubmitQuotas:

@@ -68,7 +68,7 @@ def _blocked_entry(job: Job) -> BlockedEntry | None:
     spec = job.spec
     if job.status not in WAITING or not job.blocked or spec.options is None:
         return None
-    return BlockedEntry(spec.queue, spec.concurrency_key, spec.priority, job.due_at_ms, job.id, spec.region)
+    return BlockedEntry(spec.queue, job.key_group, spec.priority, job.due_at_ms, job.id, spec.region)
 
 
 def _timer_entry(job: Job) -> TimerEntry | None:

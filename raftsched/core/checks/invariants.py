@@ -157,7 +157,7 @@ def _tokens(job: Job) -> list[int]:
 
 
 def _running_places(job: Job) -> set[tuple[str, str]]:
-    return {(job.spec.queue, ""), (job.spec.queue, job.spec.concurrency_key)}
+    return {(job.spec.queue, ""), (job.spec.queue, job.key_group)}
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Gate:
         """Return whether `job` can be leased now; if so, it takes a place."""
         if not self._has_place():
             return False
-        key = job.spec.concurrency_key
+        key = job.key_group
         if key:
             if key not in self._key_room:
                 self._key_room[key] = self._key_max - self._view.key_running_count(self._name, key)

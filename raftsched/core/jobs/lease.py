@@ -139,7 +139,7 @@ def block_jobs(view: View, operation: BlockJobs, context: Context) -> Applied:
 
 def should_block(view: View, job: Job, now_ms: int) -> bool:
     """Return whether `job` is due and in the ready index, and its concurrency key is at its limit."""
-    key = job.spec.concurrency_key
+    key = job.key_group
     if not key or job.blocked or job.status not in WAITING or job.due_at_ms > now_ms:
         return False
     return view.key_running_count(job.spec.queue, key) >= key_concurrency_max(view.queue(job.spec.queue))

@@ -33,12 +33,29 @@ _NAME_TAGS_KEPT: Final = 10_000
 _ID_BYTES = 16
 _COUNTER_MAX = 0xFFF
 _RUN_NUMBER_DIGITS_MAX = 9
+TENANT_DEFAULT: Final = "default"
+"""The tenant of a job that names none."""
+_KEY_GROUPS_KEPT = 4_096
+_KEY_GROUP_BYTES = 16
 
 
 @lru_cache(_NAME_TAGS_KEPT)
 def name_tag(name: str) -> NameTag:
     """Return the tag of a job's name; it never changes."""
     return NameTag(blake2b(name.encode(), digest_size=NAME_TAG_BYTES).digest())
+
+
+@lru_cache(_KEY_GROUPS_KEPT)
+def key_group(tenant: str, concurrency_key: str) -> str:
+    """Return the name of the jobs of a queue that a concurrency key limits: those of one tenant with this key.
+
+    Those of the default tenant are named by the key itself. Other names begin with NUL, which no key contains, and are
+    short enough to share a key of the store with a queue and a region.
+    """
+    if tenant == TENANT_DEFAULT:
+        return concurrency_key
+    digest = blake2b(f"{tenant}\0{concurrency_key}".encode(), digest_size=_KEY_GROUP_BYTES)
+    return f"\0{digest.hexdigest()}"
 
 
 class JobIdFactory:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from raftsched import limits
-from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs, key_group
 from raftsched.core.records.spec import JobSpec
 
 
@@ -291,6 +291,12 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         if self.status in WAITING and self.due_at_ms <= now_ms:
             return Status.QUEUED
         return self.status
+
+    @property
+    def key_group(self) -> str:
+        """Return the name of the jobs of its queue that its concurrency key limits; "" if it has no key."""
+        key = self.spec.concurrency_key
+        return key and key_group(self.tenant, key)
 
     @property
     def run_at_ms(self) -> TimeMs:

@@ -73,7 +73,10 @@ class View(Protocol):
         """Return the count of the queue's leased jobs."""
 
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
-        """Return the count of the queue's leased jobs with this concurrency key."""
+        """Return the count of the queue's leased jobs with this concurrency key, given as its `Job.key_group`.
+
+        So is the key in all other reads.
+        """
 
     def first_blocked(
         self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None

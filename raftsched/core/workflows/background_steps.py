@@ -136,7 +136,7 @@ def _release_blocked(cascade: Cascade, subject: bytes, cursor: bytes, context: C
     jobs = [job for job in entries if job is not None]
     room: dict[tuple[str, str], int] = {}
     for job in jobs:
-        key = job.spec.concurrency_key
+        key = job.key_group
         place = (key, job.spec.region)
         room.setdefault(place, key_max - fork.key_running_count(name, key))
         if room[place] > 0:
@@ -195,5 +195,5 @@ def _cancel_job(cascade: Cascade, job: Job, context: Context, *, force: bool) ->
 
 def _blocked_entry(job: Job) -> BlockedEntry:
     return BlockedEntry(
-        job.spec.queue, job.spec.concurrency_key, job.spec.priority, TimeMs(job.due_at_ms), job.id, job.spec.region
+        job.spec.queue, job.key_group, job.spec.priority, TimeMs(job.due_at_ms), job.id, job.spec.region
     )

@@ -74,7 +74,7 @@ def _matters(view: View, change: PutJob) -> bool:
         return True
     if old is None or (new.spec.options is None and not new.has_dependants):
         return False
-    key = old.spec.concurrency_key
+    key = old.key_group
     if key and (new.blocked or view.blocked_regions(old.spec.queue, key, limit=1)):
         return True
     if (old.status in FINISHED) is (new.status in FINISHED):
@@ -191,7 +191,7 @@ class Cascade:
         place = self._place(old)
         if place is None or place == self._place(new):
             return
-        queue, key = old.spec.queue, old.spec.concurrency_key
+        queue, key = old.spec.queue, old.key_group
         fork = self.fork
         if fork.key_running_count(queue, key) >= key_concurrency_max(fork.queue(queue)):
             return
@@ -205,7 +205,7 @@ class Cascade:
         """Return the place of its key that the job takes, leased or ready to be leased; None if it takes none."""
         leased = job.status in LEASED
         offered = job.status in WAITING and not job.blocked and job.due_at_ms <= self._context.now_ms
-        return (job.spec.queue, job.spec.concurrency_key, leased) if leased or offered else None
+        return (job.spec.queue, job.key_group, leased) if leased or offered else None
 
     # -- dependants
 

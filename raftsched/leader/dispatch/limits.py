@@ -96,7 +96,7 @@ class KeysInFlight:
 
     def has_place(self, job: Job, settings: Queue | None) -> bool:
         """Return whether the job's key allows one more; always true for a job without a key."""
-        key = job.spec.concurrency_key
+        key = job.key_group
         if not key:
             return True
         taken = self._view.key_running_count(job.spec.queue, key) + self._counts.get((job.spec.queue, key), 0)
@@ -106,7 +106,7 @@ class KeysInFlight:
         """Count the job as in flight and return True, unless its key is at its limit."""
         if not self.has_place(job, settings):
             return False
-        if key := job.spec.concurrency_key:
+        if key := job.key_group:
             place = (job.spec.queue, key)
             self._keys[job.id] = place
             self._counts[place] = self._counts.get(place, 0) + 1

@@ -71,7 +71,7 @@ def have_same_relations(old: Job, new: Job) -> bool:
 def _waiting_entries(job: Job) -> Entries:
     spec = job.spec
     if job.blocked:
-        region = keys.blocked_region(spec.queue, spec.concurrency_key, spec.region)
+        region = keys.blocked_region(spec.queue, job.key_group, spec.region)
         key = keys.blocked_key(region, spec.priority, job.due_at_ms, job.id)
         ready = (Table.BLOCKED, key, b"")
     else:

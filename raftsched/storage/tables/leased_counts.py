@@ -12,7 +12,7 @@ from raftsched.core.records.job import LEASED, Job
 from raftsched.errors import InvariantBroken
 
 RunningKey = tuple[str, str]
-"""Queue and concurrency key; "" = of the whole queue."""
+"""Queue and group of a concurrency key (`Job.key_group`); "" = of the whole queue."""
 
 
 class RunningCounts:
@@ -58,14 +58,14 @@ class RunningCounts:
     def _add(self, job: Job) -> None:
         counts, place = self._counts, (job.spec.queue, "")
         counts[place] = counts.get(place, 0) + 1
-        if job.spec.concurrency_key:
-            place = (job.spec.queue, job.spec.concurrency_key)
+        if group := job.key_group:
+            place = (job.spec.queue, group)
             counts[place] = counts.get(place, 0) + 1
 
     def _take_away(self, job: Job) -> None:
         self._take_one((job.spec.queue, ""))
-        if job.spec.concurrency_key:
-            self._take_one((job.spec.queue, job.spec.concurrency_key))
+        if group := job.key_group:
+            self._take_one((job.spec.queue, group))
 
     def _take_one(self, place: RunningKey) -> None:
         count = self._counts.get(place, 0) - 1

@@ -121,6 +121,7 @@ _BODILESS = [
     ("DELETE", "schedules/report"),
     ("DELETE", "workflows/{job}"),
     ("DELETE", "tenants/acme"),
+    ("DELETE", "tokens/t1"),
     ("POST", "cluster/transfer"),
     ("POST", "cluster/encryption/rotate"),
     ("DELETE", "cluster/members/n9"),

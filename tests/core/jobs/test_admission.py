@@ -168,6 +168,18 @@ def test_keys_are_counted_apart_and_by_queue(scene: ControlScene) -> None:
     assert len(granted(scene, *jobs)) == 4
 
 
+def test_the_same_key_of_another_tenant_is_another_key(scene: ControlScene) -> None:
+    jobs = [scene.submit(tenant=tenant, options=KEYED) for tenant in ("default", "acme", "acme", "globex")]
+    running = granted(scene, *jobs)
+    assert [job.tenant for job in running] == ["default", "acme", "globex"]
+    scene.hold(jobs[2])
+    assert scene.now(jobs[2]).blocked
+    scene.complete(running[0])
+    assert scene.now(jobs[2]).blocked, "the place of another tenant"
+    scene.complete(running[1])
+    assert not scene.now(jobs[2]).blocked
+
+
 def test_hold_takes_jobs_whose_key_is_at_its_limit_out_of_the_ready_index(scene: ControlScene) -> None:
     first, second, third = (scene.submit(options=KEYED) for _ in range(3))
     scene.run(first)

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftsched import limits
+from raftsched.core.records.bounds import is_name
 from raftsched.core.records.ids import (
     JobId,
     JobIdFactory,
     job_id_text,
+    key_group,
     parse_job_id,
     parse_run_id,
     run_id_text,
@@ -105,3 +108,14 @@ def test_anything_else_than_a_jobs_id_and_a_number_is_no_run_id(number: str) -> 
 def test_run_id_without_a_number_is_none() -> None:
     with pytest.raises(Invalid):
         parse_run_id(job_id_text(job_id(7)))
+
+
+def test_key_groups_differ_by_tenant_and_key_and_are_no_key_of_the_default_tenant() -> None:
+    groups = {
+        (tenant, key): key_group(tenant, key) for tenant in ("default", "a", "a\u00e9" * 40) for key in ("k", "kk")
+    }
+    assert len(set(groups.values())) == len(groups)
+    assert groups["default", "k"] == "k"
+    others = [group for (tenant, _), group in groups.items() if tenant != "default"]
+    assert all(group.startswith("\0") and len(group) < limits.NAME_CHARS_MAX for group in others)
+    assert not any(is_name(group) for group in others), "so no user can choose it as a key"

@@ -102,9 +102,7 @@ def all_blocked(view: View, queue: str, limit: int) -> list[JobId]:
         last = view.job(page[-1])
         assert last is not None
         assert last.spec.options is not None
-        after = BlockedEntry(
-            queue, last.spec.options.concurrency_key, last.spec.priority, last.due_at_ms, last.id, last.spec.region
-        )
+        after = BlockedEntry(queue, last.key_group, last.spec.priority, last.due_at_ms, last.id, last.spec.region)
     return found
 
 
@@ -197,7 +195,7 @@ def test_fork_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: pyte
         ready = [job for job in scene.state.all_jobs() if job.status in WAITING and not job.blocked]
         if ready and rng.random() < 0.5:
             job = rng.choice(ready)
-            if not scene.state.key_running_count(job.spec.queue, job.spec.concurrency_key):
+            if not scene.state.key_running_count(job.spec.queue, job.key_group):
                 scene.end(job, rng.choice([Status.COMPLETED, Status.DEAD_LETTER]))
         if rng.random() < 0.2:
             scene.purge(*(job for job in scene.state.all_jobs() if job.status in FINISHED))

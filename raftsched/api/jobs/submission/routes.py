@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
-from raftsched import limits
 from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.access.requests import query_in, require_queues, within
 from raftsched.api.access.rules import Access
@@ -30,7 +29,7 @@ from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.jobs.reply import job_response
 from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.items import Item, ItemsDecoder
-from raftsched.api.tenants.quotas import SubmitQuotas
+from raftsched.api.tenants.quotas import SubmitQuotas, slow_down
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
@@ -127,7 +126,7 @@ class Jobs:
         ]
         if any(isinstance(each, QuotaExceeded) for each in prepared):
             self._bodies.release(request)
-            await asyncio.sleep(limits.QUOTA_REPLY_SECONDS)
+            await slow_down(self._backend)
         return json_response(BatchReply(results=items))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
