@@ -15,7 +15,7 @@ from raftsched.client import BlockingClient
 from tests.acceptance.conftest import StartCluster, run_cli
 from tests.acceptance.http import ask, call, lease, report
 from tests.acceptance.test_failures import Submitter
-from tests.acceptance.test_membership import says
+from tests.acceptance.test_membership import add, says
 from tests.for_each import for_each
 
 QUEUE = "secret-work"
@@ -167,11 +167,13 @@ def test_keys_are_rotated_under_load_and_a_kill_and_are_never_given_up_in_silenc
             assert (status["state"], status["plain_rows"], needed) == ("complete", 0, {"k2": True, "k1": False})
         write_keys(keys, "k2")
         restart(cluster)
+        add(cluster, cluster.new_node())  # its log begins behind what the others have dropped, so it gets a snapshot
         assert {client.get(job_id).payload["to"] for job_id in first[::50]} == {"canary-of-rotation"}
         assert [client.get(job_id).payload for job_id in acknowledged] == list(range(len(acknowledged)))
     shown_status = run_cli("encryption", "status", "--json", RAFTSCHED_URL=urls)
     assert shown_status.returncode == 0, shown_status.stderr
-    assert [node["state"] for node in json.loads(shown_status.stdout)["nodes"]] == ["complete"] * 3
+    assert [node["state"] for node in json.loads(shown_status.stdout)["nodes"]] == ["complete"] * 4
+    assert "snapshot_copied" in "".join(node.log_file.read_text() for node in cluster.nodes)
     _is_refused_without_its_key(cluster, keys)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.consensus.journal.register import SegmentId
+from raftsched.encryption.keys import Key, KeyCheck, KeyMissing
 from raftsched.node.identity import FORMAT_VERSION, PARTS, DirectoryClaim, WrongDirectory, read_identity
 
 
@@ -157,3 +158,26 @@ def test_a_damaged_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text('{"node_id":')
     with pytest.raises(WrongDirectory, match="damaged"):
         claim(tmp_path)
+
+
+def test_keys_of_a_directory_are_needed_until_they_are_not(tmp_path: Path) -> None:
+    one, two = Key("k1", b"1" * 32), Key("k2", b"2" * 32)
+    checks = [KeyCheck(key.id, key.check) for key in (one, two)]
+    held = DirectoryClaim(tmp_path, node_id="n1", cluster="c", keys=[one])
+    held.need_key(checks[0])
+    held.record(SegmentId(1, 7))
+    held.release()
+    before = (tmp_path / "node.json").read_bytes()
+    for keys in ((), (two,), (Key("k1", b"9" * 32),)):
+        with pytest.raises(KeyMissing, match="k1"):
+            DirectoryClaim(tmp_path, node_id="n1", cluster="c", keys=keys)
+    assert (tmp_path / "node.json").read_bytes() == before
+    held = DirectoryClaim(tmp_path, node_id="n1", cluster="c", keys=[two, one])
+    held.need_key(checks[1])
+    held.reencrypt_to("k2")
+    assert (held.keys, held.newest) == ((checks[1], checks[0]), SegmentId(1, 7))
+    held.need_only(checks[1])
+    held.release()
+    held = DirectoryClaim(tmp_path, node_id="n1", cluster="c", keys=[two])
+    assert (held.keys, held.reencrypts_to) == ((checks[1],), "k2")
+    held.release()

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from raftsched.config import Member, NodeConfig, PeerTls
+from raftsched.config import Encryption, Member, NodeConfig, PeerTls
+from raftsched.encryption.keys import Key, KeyCheck
 from raftsched.errors import Invalid
-from raftsched.node.preflight import cluster_secret, require_protected_peers
+from raftsched.node.identity import DirectoryClaim
+from raftsched.node.preflight import cluster_secret, faults, require_protected_peers
 
 OPEN = NodeConfig(
     node_id="n1",
@@ -41,3 +43,21 @@ def test_tls_a_secret_loopback_or_the_operators_word_are_enough(tmp_path: Path) 
         require_protected_peers(allowed)
     assert cluster_secret(replace(OPEN, cluster_secret_file=str(path))) == b"s" * 32
     assert cluster_secret(OPEN) is None
+
+
+async def test_keys_that_the_data_directory_needs_are_checked_before_a_start(tmp_path: Path) -> None:
+    keys, directory = tmp_path / "keys", tmp_path / "data"
+    keys.touch(mode=0o600)
+    keys.write_text(f"k1 {'MTEx' * 10}MTE=\n")
+    claim = DirectoryClaim(directory, node_id="n1", cluster="raftsched", keys=[Key("k1", b"1" * 32)])
+    claim.need_key(KeyCheck("k1", Key("k1", b"1" * 32).check))
+    claim.release()
+    member = Member("n1", "127.0.0.1:8401", "127.0.0.1:8400")
+    config = replace(OPEN, data_dir=str(directory), nodes=(member,), raft_listen="")
+    with_keys = replace(config, encryption=Encryption(str(keys)))
+    assert await faults(with_keys) == []
+    (missing,) = await faults(config)
+    assert "the key k1, and encryption.keys_file is not set" in missing
+    keys.write_text("k1 short\n")
+    (malformed,) = await faults(with_keys)
+    assert "line 1" in malformed
