@@ -48,7 +48,7 @@ class ApiClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     """A DNS name or the common name of the certificate, exactly."""
-    role: _Name
+    role: Literal["viewer", "submitter", "worker", "operator", "admin"]
     tenant: Annotated[str, msgspec.Meta(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,63})\Z")]
     """`*` is all tenants."""
 
@@ -205,6 +205,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError(
                 f'admin_token_file: {"needed" if self.auth == "token" else "unused"} with auth = "{self.auth}"'
             )
+        if self.auth == "none" and self.api_tls is not None and self.api_tls.clients:
+            raise ValueError('api_tls.clients: unused with auth = "none"')
         if self.election_seconds_min >= self.election_seconds_max:
             raise ValueError("election_seconds_max: must be larger than election_seconds_min")
         if self.heartbeat_seconds * 3 >= self.election_seconds_min:

@@ -24,6 +24,7 @@ id = "n2"
 raft = "[::1]:8401"
 api = "host.example:8400"
 """
+TOKENS = 'auth = "token"\nadmin_token_file = "t"\nnode_id = "n1"\ndata_dir = "/tmp/d"\n'
 BASE = 'auth = "none"\nnode_id = "n1"\ndata_dir = "/tmp/d"\n'
 
 
@@ -87,7 +88,7 @@ CLIENT = '[[api_tls.clients]]\nname = "mail.example"\nrole = "worker"\ntenant = 
 
 def test_clients_of_the_api_are_named_with_role_and_tenant(tmp_path: Path) -> None:
     everybody = CLIENT.replace("shop", "*").replace("mail.", "ops.")
-    loaded = load(tmp_path, BASE + NODES + API_TLS + 'client_ca = "ca"\n' + CLIENT + everybody)
+    loaded = load(tmp_path, TOKENS + NODES + API_TLS + 'client_ca = "ca"\n' + CLIENT + everybody)
     assert loaded.api_tls is not None
     assert [(client.name, client.role, client.tenant) for client in loaded.api_tls.clients] == [
         ("mail.example", "worker", "shop"),
@@ -107,6 +108,7 @@ def test_clients_of_the_api_are_named_with_role_and_tenant(tmp_path: Path) -> No
         (API_TLS + 'client_ca = "ca"\n' + CLIENT.replace("shop", "a b"), "tenant"),
         (API_TLS + 'client_ca = "ca"\n' + CLIENT.replace("worker", ""), "role"),
         (API_TLS + 'client_ca = "ca"\n' + CLIENT.replace("mail.example", ""), "name"),
+        (API_TLS + 'client_ca = "ca"\n' + CLIENT, r'api_tls\.clients: unused with auth = "none"'),
     ],
 )
 def test_bad_settings_of_tls_are_refused_by_name(tmp_path: Path, text: str, named: str) -> None:

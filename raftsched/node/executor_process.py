@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -70,13 +70,12 @@ def _given(option: str, value: str) -> list[str]:
 
 
 class ExecutorProcess:
-    """The child process that `command` starts, with `token` for the API."""
+    """The child process that `command` starts, with what `token` returns for the API."""
 
-    def __init__(self, command: Sequence[str], *, token: str = "") -> None:
+    def __init__(self, command: Sequence[str], *, token: Callable[[], str] = str) -> None:
         self._command = command
         self._environment = {name: text for name, text in os.environ.items() if name not in _CALLER_VARIABLES}
-        if token:
-            self._environment["RAFTSCHED_TOKEN"] = token
+        self._token = token
         self._process: asyncio.subprocess.Process | None = None
         self._is_asked = False
 
@@ -101,10 +100,15 @@ class ExecutorProcess:
     async def _live(self) -> int:
         """Start it, and return its exit code when it has ended."""
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, env=self._environment
+            *self._command, stdin=asyncio.subprocess.PIPE, env=self._environment | self._credentials()
         )
         log.info("executor_started", pid=self._process.pid)
         return await self._process.wait()
+
+    def _credentials(self) -> dict[str, str]:
+        """Return the variable of its token, which may be another one at each start."""
+        token = self._token()
+        return {"RAFTSCHED_TOKEN": token} if token else {}
 
     def ask(self) -> None:
         """Ask it to end, without waiting: it takes no more jobs, and finishes those that it has."""

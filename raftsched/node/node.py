@@ -10,7 +10,7 @@ Order of a stop: leadership is transferred, so that no client waits for an elect
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 import structlog
@@ -18,7 +18,8 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.api.access.door import AdminFile, Door, OpenDoor, TokenDoor
+from raftsched.api.access.admin_file import AdminFile
+from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig
@@ -37,6 +38,7 @@ from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CODEC_VERSION, NewWork
+from raftsched.core.records.api_token import TOKEN_PREFIX, Role
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.state.results import Result
 from raftsched.core.state.writes import PutClusterKey, Write
@@ -92,7 +94,8 @@ class Node:
         self._leadership: Leadership | None = None
         self._terms: set[asyncio.Task[None]] = set()
         self._is_stopping = False
-        self._executor_token = ""
+        self._executor_token: Callable[[], str] = str
+        """Returns the token of this node's executors; "" = they need none."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -120,8 +123,10 @@ class Node:
             return OpenDoor()
         admin = AdminFile(Path(self.config.admin_token_file))
         admin.load()
-        self._executor_token = admin.executor_token
-        return TokenDoor(self, admin)
+        self._executor_token = lambda: f"{TOKEN_PREFIX}_{EXECUTOR}_{admin.executor_secret}"
+        certified = self.config.api_tls.clients if self.config.api_tls is not None else ()
+        clients = [CertifiedClient(each.name, Role[each.role.upper()], each.tenant) for each in certified]
+        return TokenDoor(self, admin, clients)
 
     async def _run_on_its_disk(self) -> None:
         directory = self.config.directory

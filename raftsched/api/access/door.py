@@ -10,21 +10,20 @@ A refusal says the same for every fault of a token: unknown, wrong, expired or r
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from multidict import CIMultiDictProxy
 
 from raftsched import limits
+from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.principal import ANYBODY, Principal
 from raftsched.api.backend import Backend
 from raftsched.core.records.api_token import EVERY_TENANT, TOKEN_PREFIX, ApiToken, Role, digest_of
 from raftsched.core.records.bounds import is_name
-from raftsched.errors import Invalid, Malformed, Unauthorized, Unavailable
+from raftsched.errors import Malformed, Unauthorized, Unavailable
 
 CREDENTIALS_HEADER: Final = "Authorization"
 TENANT_HEADER: Final = "Raftsched-Tenant"
@@ -36,7 +35,10 @@ ADMIN: Final = "admin"
 """The name of who holds the text of the admin token file."""
 EXECUTOR: Final = "executor"
 """The id and the name of the token of a node's own executors."""
-_ADMIN_CHARS_MIN: Final = 16
+CERTIFICATE: Final = "certificate"
+"""The id of vouchers: a node that has verified a client's certificate tells the leader whose it is."""
+_VOUCHER_MS: Final = 60_000
+"""Time for which a voucher is valid: more than clocks of nodes differ, and a request waits for a leader."""
 _BEARER: Final = re.compile(r"bearer +(?P<token>[!-~]{1,512})", re.IGNORECASE)
 _TOKEN: Final = re.compile(rf"{TOKEN_PREFIX}_(?P<id>[A-Za-z0-9]{{1,64}})_(?P<secret>[A-Za-z0-9-_]{{1,256}})")
 
@@ -53,6 +55,9 @@ class Door(Protocol):
     def screen(self, headers: Headers) -> None:
         """Raise `Unauthorized` for what can't be a token, without a look at the tokens."""
 
+    def voucher(self, names: Sequence[str]) -> str | None:
+        """Return the credentials of a client with a verified certificate of these names; None if it has none."""
+
     def principal(self, headers: Headers) -> Principal:
         """Return the caller; raises `Unauthorized` if it has no valid token."""
 
@@ -64,6 +69,10 @@ class OpenDoor:
 
     def screen(self, headers: Headers) -> None:
         del headers
+
+    def voucher(self, names: Sequence[str]) -> str | None:
+        del names
+        return None
 
     def principal(self, headers: Headers) -> Principal:
         tenant, actor = tenant_in(headers), actor_in(headers)
@@ -77,9 +86,10 @@ class TokenDoor:
 
     is_open: Final = False
 
-    def __init__(self, backend: Backend, admin: AdminFile) -> None:
+    def __init__(self, backend: Backend, admin: AdminFile, clients: Sequence[CertifiedClient] = ()) -> None:
         self._backend = backend
         self._admin = admin
+        self._clients = {_tag(client.name): client for client in clients}
 
     def screen(self, headers: Headers) -> None:
         _bearer(headers)
@@ -91,9 +101,28 @@ class TokenDoor:
             return principal
         return principal.narrowed_to(principal.tenant_for(tenant, TENANT_HEADER))
 
+    def voucher(self, names: Sequence[str]) -> str | None:
+        tag = next((tag for tag in map(_tag, names) if tag in self._clients), None)
+        if tag is None:
+            return None
+        statement = f"{tag}-{self._backend.now_ms() + _VOUCHER_MS}"
+        return f"Bearer {TOKEN_PREFIX}_{CERTIFICATE}_{statement}-{self._admin.vouch(statement)}"
+
+    def _certified(self, text: str) -> Principal | None:
+        """Return the client for whom a node has vouched by `text`; None if none has."""
+        statement, _, mac = text.rpartition("-")
+        tag, _, until_ms = statement.partition("-")
+        client = self._clients.get(tag)
+        if client is None or not self._admin.has_vouched(statement, mac) or self._backend.now_ms() >= int(until_ms):
+            return None
+        is_bound = client.tenant != EVERY_TENANT
+        return Principal(client.name, client.role, client.tenant if is_bound else None, is_bound, token_id=CERTIFICATE)
+
     def _holder(self, text: str) -> Principal:
         """Return who holds the token; raises `Unauthorized`."""
         found = _TOKEN.fullmatch(text)
+        if found is not None and found["id"] == CERTIFICATE and (client := self._certified(found["secret"])):
+            return client
         if found is not None and found["id"] == EXECUTOR and self._admin.is_executor(found["secret"]):
             return Principal(EXECUTOR, Role.WORKER, None, token_id=EXECUTOR)
         if found is not None:
@@ -115,58 +144,19 @@ class TokenDoor:
             raise Unavailable("this node has not heard from a leader for too long to know who may do what")
 
 
-class AdminFile:
-    """The file whose lines are admin tokens; a change of the file is noticed at the next request that needs it."""
+@dataclass(frozen=True, slots=True)
+class CertifiedClient:
+    """A client that shows a certificate of a name."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read_at: tuple[int, int] | None = None
-        self._digests: tuple[bytes, ...] = ()
-        self._executors: tuple[bytes, ...] = ()
-
-    def load(self) -> None:
-        """Read the file if it has changed; raises `Invalid` naming the setting if it is no file of tokens."""
-        field = "admin_token_file"
-        try:
-            status = self._path.stat()
-            if (status.st_mtime_ns, status.st_size) == self._read_at:
-                return
-            lines = self._path.read_text(encoding="ascii").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Invalid(f"{field}: {self._path}: {error}", field=field) from error
-        if not lines or any(len(line) < _ADMIN_CHARS_MIN for line in lines):
-            told = f"expected a random text of at least {_ADMIN_CHARS_MIN} characters in each line"
-            raise Invalid(f"{field}: {self._path}: {told}; `openssl rand -hex 32` makes one", field=field)
-        self._digests = tuple(map(digest_of, lines))
-        self._executors = tuple(digest_of(executor_secret(line)) for line in lines)
-        self._read_at = (status.st_mtime_ns, status.st_size)
-
-    @property
-    def executor_token(self) -> str:
-        """Return the token of this node's own executors; raises as `load` does."""
-        return f"{TOKEN_PREFIX}_{EXECUTOR}_{executor_secret(self._path.read_text(encoding='ascii').split()[0])}"
-
-    def is_admin(self, text: str) -> bool:
-        return self._is_among(text, lambda: self._digests)
-
-    def is_executor(self, secret: str) -> bool:
-        return self._is_among(secret, lambda: self._executors)
-
-    def _is_among(self, text: str, digests: Callable[[], Sequence[bytes]]) -> bool:
-        try:
-            self.load()
-        except Invalid:
-            return False  # a file that is being replaced, or was damaged: nobody is let in by it
-        digest = digest_of(text)
-        # All are compared, so that the time tells nothing of their order.
-        return sum(hmac.compare_digest(digest, each) for each in digests()) > 0
+    name: str
+    role: Role
+    tenant: str
+    """A tenant, or `EVERY_TENANT`."""
 
 
-def executor_secret(admin_text: str) -> str:
-    """Return the secret of the token by which the executors of nodes work; it follows from the admin token, as all
-    nodes know that.
-    """
-    return hmac.new(admin_text.encode(), b"raftsched executor", hashlib.sha256).hexdigest()
+def _tag(name: str) -> str:
+    """Return the name of a certificate as a part of a token."""
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def principal_of_token(token: ApiToken) -> Principal:

@@ -13,8 +13,10 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from multidict import CIMultiDict
 
-from raftsched.api.access.door import Door
+from raftsched.api.access.client_certificate import client_certificate_names
+from raftsched.api.access.door import CREDENTIALS_HEADER, Door
 from raftsched.api.access.principal import admit
 from raftsched.api.access.rules import Access
 from raftsched.errors import Forbidden, Unauthorized
@@ -59,6 +61,10 @@ class Guard:
         @wraps(handler)
         async def answer(request: web.Request) -> web.StreamResponse:
             try:
+                if CREDENTIALS_HEADER not in request.headers and (voucher := self._voucher(request)):
+                    headers = CIMultiDict(request.headers)
+                    headers[CREDENTIALS_HEADER] = voucher
+                    request = request.clone(headers=headers)
                 self.door.screen(request.headers)
                 return await handler(request)
             except (Unauthorized, Forbidden) as error:
@@ -66,6 +72,11 @@ class Guard:
                 raise
 
         return answer
+
+    def _voucher(self, request: web.Request) -> str | None:
+        """Return the credentials that follow from the client's certificate; None if it has none that counts."""
+        names = client_certificate_names(request)
+        return self.door.voucher(names) if names else None
 
     async def _note(self, request: web.Request, error: Unauthorized | Forbidden) -> None:
         """Count and log a refusal, and wait."""

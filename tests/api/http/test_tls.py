@@ -16,8 +16,8 @@ import pytest
 import trustme
 from aiohttp import web
 
+from raftsched.api.access.client_certificate import client_certificate_names
 from raftsched.api.app import create_runner
-from raftsched.api.http.client_certificate import client_certificate_names
 from raftsched.tls.contexts import ApiTlsFiles, api_contexts, api_server_context
 from raftsched.tls.renewal import RenewedContext
 
