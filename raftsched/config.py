@@ -256,6 +256,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             lost = count // 2 - 1
             more = f"with {count + 1}, {lost + 1} may be lost"
             found.append(f"nodes: {count} nodes tolerate the loss of {lost}, no more than {count - 1} would; {more}")
+        if self.encryption.keys_file and count > 1 and not self.peer_tls and not self.raft_address[1].is_loopback:
+            found.append("encryption: disks are encrypted, traffic between the nodes is not; set [peer_tls]")
         return found
 
     @property

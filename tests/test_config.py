@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from raftsched import config
@@ -203,3 +204,12 @@ def test_an_even_number_of_nodes_is_legal_and_warned_of() -> None:
     assert two.warnings()[1:] == ["nodes: 2 nodes tolerate the loss of 0, no more than 1 would; with 3, 1 may be lost"]
     assert two.warnings()[0].startswith("auth: ")
     assert nodes(("127.0.0.1:1", "127.0.0.1:2")).warnings() == []
+
+
+def test_encrypted_disks_beside_a_network_in_the_clear_are_a_warning(tmp_path: Path) -> None:
+    members = [{"id": f"n{number}", "raft": f"host{number}:1", "api": f"127.0.0.1:{number}"} for number in (1, 2, 3)]
+    settings = {"node_id": "n1", "data_dir": str(tmp_path), "nodes": members, "auth": "none"}
+    keys = {"encryption": {"keys_file": "/keys"}}
+    tls = {"peer_tls": {"certificate": "c", "key": "k", "ca": "a"}}
+    found = [msgspec.convert(settings | more, config.NodeConfig).warnings() for more in ({}, keys, keys | tls)]
+    assert found == [[], ["encryption: disks are encrypted, traffic between the nodes is not; set [peer_tls]"], []]

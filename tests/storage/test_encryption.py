@@ -19,7 +19,7 @@ from raftsched.storage.store.row_codec import (
     PLAIN_TABLES,
     is_encrypted,
 )
-from raftsched.storage.store.seals import SEAL_AT, pack_seal
+from raftsched.storage.store.seals import SEAL_AT, pack_seal, seal_of
 from raftsched.storage.verification import faults_of_rows, verify_elsewhere
 from tests.for_each import for_each
 from tests.storage.conftest import KEYS, Home, LmdbHome, MemoryHome
@@ -107,10 +107,14 @@ def test_rows_move_to_the_first_key_and_the_old_one_is_needed_until_then(make: C
     assert store.rows_by_key() == {"k1": 2, "k2": 1, "": 4}
     all_moved(store)
     assert store.rows_by_key() == {"k2": 7, "": 0}
+    store.commit()
     assert list(faults_of_rows(store)) == []
     home = _reopened(home, store, Cipher((NEW,)))
     store = home.open()
     assert {value for _, value in store.scan(Table.PAYLOADS, b"", None, limit=10)} == {CANARY}
+    home.rot(Table.PAYLOADS, b"plain 1", replaced_by(CANARY + pack_seal(seal_of(Table.PAYLOADS, b"plain 1", CANARY))))
+    with pytest.raises(DataUnreadable, match="is plain"):
+        store.get(Table.PAYLOADS, b"plain 1")
     store.close()
 
 
@@ -173,6 +177,10 @@ def test_rows_that_were_changed_with_care_are_errors_of_these_rows_only(make: Ca
         except (DataUnreadable, KeyMissing):
             assert store.get(Table.PAYLOADS, OTHER) == b"a kez of PAYLOADS"
     assert not wrong
+    plain = b"forged"
+    home.rot(Table.PAYLOADS, KEY, replaced_by(plain + pack_seal(seal_of(Table.PAYLOADS, KEY, plain))))
+    with pytest.raises(DataUnreadable, match="is plain, although all is encrypted"):
+        store.get(Table.PAYLOADS, KEY)
     for moved in (rows[Table.PAYLOADS, OTHER], rows[Table.RESULTS, KEY], body):
         home.rot(Table.PAYLOADS, KEY, replaced_by(moved))
         with pytest.raises(DamagedValue):  # its checksum is not of this place

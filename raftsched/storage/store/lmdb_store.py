@@ -177,6 +177,7 @@ class LmdbStore:
         self._codec = RowCodec(NO_KEYS, None)
         self._codec = RowCodec(cipher, self.get(Table.META, KEYS_KEY))
         self._sums.load(self.get(Table.META, SUMS_KEY))
+        self._refuse_plain_rows()
         self._drop_transaction()
         self._keep_headroom()
 
@@ -306,7 +307,16 @@ class LmdbStore:
                     self._codec.move(table, key, stored, new)
         except lmdb.Error as error:
             raise self._fail("put", b"", error) from error
-        return place_after(table, rows, rows_max)
+        following = place_after(table, rows, rows_max)
+        if following is None:
+            self._refuse_plain_rows()
+        return following
+
+    def _refuse_plain_rows(self) -> None:
+        """Accept no plain row from now on, if there is none."""
+        if self._codec.any_encrypted and self._sums.has_plain_rows:
+            self._sums.has_plain_rows = self.rows_by_key()[""] > 0
+        self._codec.refuses_plain = not self._sums.has_plain_rows
 
     def _write_all_pending(self) -> None:
         self._write_late()

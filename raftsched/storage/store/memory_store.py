@@ -54,6 +54,7 @@ class MemoryStore:
         self._sums = Sums()
         self._late_tables: Collection[Table] = ()
         self._write_late: Callable[[], None] = lambda: None
+        self._refuse_plain_rows()
         self.free_disk_bytes = 1 << 40
         """The free space that `figures` reports; tests set it to simulate a full disk."""
 
@@ -162,7 +163,16 @@ class MemoryStore:
                 new = self._codec.encode(table, key, self._codec.decode(table, key, stored))
                 self._replace(table, key, new)
                 self._codec.move(table, key, stored, new)
-        return place_after(table, found, rows_max)
+        following = place_after(table, found, rows_max)
+        if following is None:
+            self._refuse_plain_rows()
+        return following
+
+    def _refuse_plain_rows(self) -> None:
+        """Accept no plain row from now on, if there is none."""
+        if self._codec.any_encrypted and self._sums.has_plain_rows:
+            self._sums.has_plain_rows = self.rows_by_key()[""] > 0
+        self._codec.refuses_plain = not self._sums.has_plain_rows
 
     def copy_to(self, path: Path) -> None:
         self._refuse_if_failed()
@@ -211,6 +221,7 @@ class MemoryStore:
         self._codec = RowCodec(NO_KEYS, None)
         self._codec = RowCodec(self._cipher, self._own(KEYS_KEY))
         self._sums.load(self._own(SUMS_KEY))
+        self._refuse_plain_rows()
 
     def _own(self, key: bytes) -> bytes | None:
         stored: bytes | None = self._tables[Table.META].get(key)

@@ -3,7 +3,8 @@
 Theory of operation. An encrypted row is the value and its seal, encrypted for its table and key, and a second seal over
 that. The second seal is begun otherwise than that of a plain row. CRC-32 maps different beginnings to different results,
 so no row is taken for one of the other kind, and plain and encrypted rows can be in the same table. Rot is found by the
-second seal, without a key. What someone has changed with care is found by the cipher.
+second seal, without a key. What someone has changed with care is found by the cipher. Once no plain row is left, none is
+accepted any more: the row of the sums says so, which is encrypted itself.
 
 The seal within is the one that counts for the sums. So the sums do not depend on keys, and nodes can compare them.
 
@@ -58,12 +59,14 @@ class RowCodec:
     `any_encrypted` is False if rows need neither encryption nor decryption, now and later: then all are plain.
     """
 
-    __slots__ = ("_checks", "_cipher", "_encrypted", "_may_be_encrypted", "any_encrypted", "counts")
+    __slots__ = ("_checks", "_cipher", "_encrypted", "_may_be_encrypted", "any_encrypted", "counts", "refuses_plain")
 
     def __init__(self, cipher: Cipher, stored_keys: bytes | None) -> None:
         """`stored_keys`: the value of `KEYS_KEY`. Raises `KeyMissing` if the cipher can't decrypt the rows."""
         known = () if stored_keys is None else _decode_keys(stored_keys).keys
         require_keys([check for check, _ in known], cipher.keys, whose="the state")
+        self.refuses_plain = False
+        """A plain row of a table that is encrypted is not accepted."""
         self._cipher = cipher
         self._checks = {check.id: check for check, _ in known} | {check.id: check for check in cipher.checks}
         self.counts = Counter({check.id: number for check, number in known})
@@ -110,6 +113,8 @@ class RowCodec:
         if table in self._may_be_encrypted and is_encrypted(table, key, stored):
             return self._plain_of(table, key, stored)[:SEAL_AT]
         if crc32(stored, crc32(key, SEEDS[table] | len(key))) == RESIDUE:
+            if self.refuses_plain and table in self._encrypted and not _is_of_store(table, key):
+                raise DataUnreadable(f"the stored data of {_row(table, key)} is plain, although all is encrypted")
             return stored[:SEAL_AT]
         if is_encrypted(table, key, stored):
             return self._plain_of(table, key, stored)[:SEAL_AT]
@@ -151,8 +156,11 @@ class RowCodec:
         try:
             return self._cipher.decrypt(_PLACES[table] + key, stored[:SEAL_AT])
         except DataUnreadable as error:
-            row = f"table {table.name.lower()}, key {key.hex()}"
-            raise DataUnreadable(f"the stored data of {row} can't be read: {error}") from None
+            raise DataUnreadable(f"the stored data of {_row(table, key)} can't be read: {error}") from None
+
+
+def _row(table: Table, key: bytes) -> str:
+    return f"table {table.name.lower()}, key {key.hex()}"
 
 
 def _is_of_store(table: Table, key: bytes) -> bool:

@@ -40,6 +40,7 @@ _DIGEST_MODULUS: Final = 1 << 63
 """Messages between nodes have integers below this."""
 _LOCAL: Final = (Table.META, Table.COUNTERS)
 """Tables that each node writes at its own checkpoints; they differ between nodes."""
+_ALL_ENCRYPTED: Final = "all encrypted"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, int]).decode
 
@@ -52,7 +53,7 @@ def seal_of(table: Table, key: bytes, value: bytes) -> int:
 class Sums:
     """Keep the sum of each table, as of the last write."""
 
-    __slots__ = ("of_tables",)
+    __slots__ = ("has_plain_rows", "of_tables")
 
     compared: ClassVar[tuple[Table, ...]] = tuple(table for table in Table if table not in _LOCAL)
     """The tables whose content depends on the log only."""
@@ -60,6 +61,8 @@ class Sums:
     def __init__(self) -> None:
         self.of_tables = [0] * len(Table)
         """Not reduced by the modulus; writers add and subtract squares of seals."""
+        self.has_plain_rows = True
+        """Tables that are to be encrypted may have rows that are not."""
 
     def move(self, table: Table, old: int | None, new: int | None) -> None:
         """Replace the seal `old` by `new` in the table's sum; None = no row."""
@@ -78,9 +81,11 @@ class Sums:
 
     def encoded(self) -> bytes:
         """Return the row of `META`; tables are known by name, so that their numbers may change."""
-        return _encode({table.name: self.of(table) for table in Table})
+        sums = {table.name: self.of(table) for table in Table}
+        return _encode(sums if self.has_plain_rows else sums | {_ALL_ENCRYPTED: 1})
 
     def load(self, row: bytes | None) -> None:
         """Take over the sums of a commit; None: nothing was committed yet."""
         stored = {} if row is None else _decode(row)
+        self.has_plain_rows = _ALL_ENCRYPTED not in stored
         self.of_tables[:] = [stored.get(table.name, 0) for table in Table]
