@@ -16,11 +16,22 @@ from structlog.testing import capture_logs
 
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import FrameDecoder, encode_frame
-from raftsched.consensus.net.handshake import hello_of
+from raftsched.consensus.net.handshake import TransportSettings, hello_of
 from raftsched.consensus.net.link_secret import MAC_BYTES, LinkSeal, read_secret, with_nonce
 from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Invalid
-from tests.consensus.links import CLUSTER, WAIT_SECONDS, Network, RawClient, Station, append, hello, raw_client, vote
+from tests.consensus.links import (
+    CLUSTER,
+    QUICK,
+    WAIT_SECONDS,
+    Network,
+    RawClient,
+    Station,
+    append,
+    hello,
+    raw_client,
+    vote,
+)
 
 SECRET = b"a secret of all nodes, long enough"
 OTHER_SECRET = b"another secret of the same length."
@@ -142,6 +153,33 @@ async def test_a_caller_that_proves_nothing_is_refused(
             seal = await n2.seal()
             n2.write(said(seal, LinkSeal(OTHER_SECRET, own=n2.own, other=n2.own, dialed=True)))
             await refused(n1, n2.client, logs, reason)
+
+
+@pytest.mark.parametrize("said", [PING[:3], b""], ids=["a part", "nothing"])
+async def test_a_caller_that_never_proves_itself_is_closed_in_time(net: Network, said: bytes) -> None:
+    n1 = net.station("n1", ["n2"], secret=SECRET, settings=TransportSettings(handshake_seconds=0.05))
+    await net.start(n1)
+    async with caller(n1) as n2:
+        await n2.seal()
+        n2.write(said)
+        await n2.client.until_closed()
+    assert n1.transport.dispatch() == 0
+
+
+async def test_callers_that_wait_behind_their_hello_keep_no_peer_out(net: Network, n1: Station) -> None:
+    idle: list[asyncio.StreamWriter] = []
+    try:
+        for _ in range(200):
+            _, writer = await asyncio.open_connection("127.0.0.1", n1.transport.port)
+            writer.write(encode_frame(with_nonce(hello_of("n2", CLUSTER))))
+            idle.append(writer)
+        n2 = net.station("n2", ["n1"], secret=SECRET)
+        await net.start(n2)
+        await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
+        assert len(n1.transport._listener._pending_handshakes) <= QUICK.pending_handshakes_max  # type: ignore[union-attr]  # it listens
+    finally:
+        for writer in idle:
+            writer.transport.abort()
 
 
 async def test_callers_that_prove_nothing_take_no_place_of_unknown_ones(net: Network, n1: Station) -> None:
