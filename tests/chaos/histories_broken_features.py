@@ -23,7 +23,7 @@ from chaos.checkers.history.events import (
 )
 from chaos.checkers.history.views import ENDS_LEASE
 from chaos.checkers.leases.outages import _unheard
-from chaos.checkers.leases.queue_limits import _leases
+from chaos.checkers.leases.queue_limits import _leases, place_of
 from chaos.checkers.model import ENDED, PURGED
 from tests.chaos.histories_broken import Events, Mutation, Mutator, NoPlace, edit, first, inserted, without
 
@@ -266,7 +266,7 @@ def _said(lease: Change, **fields: Any) -> QueueChanged:
 @breaks("queue_concurrency_is_kept")
 def more_jobs_run_than_may(history: History) -> Events:
     for lease, queues in _leases(history):
-        if queues.running[lease.queue, ""] > 1:
+        if queues.running[lease.queue, "", ""] > 1:
             return inserted(history, lease, _said(lease, concurrency_max=1, key_concurrency_max=9))
     raise NoPlace
 
@@ -300,7 +300,7 @@ def a_blocked_job_is_not_offered_when_the_key_is_free(history: History) -> Event
 
 def an_offer(history: History) -> Change:
     """A held job is offered again, because a run of its key has just ended."""
-    ended = {(each.index, each.queue, each.concurrency_key) for each in history.changes if each.f in ENDS_LEASE}
+    ended = {(each.index, *place_of(each)) for each in history.changes if each.f in ENDS_LEASE}
     pairs = (pair for changes in history.changes_of.values() for pair in pairwise(changes))
     _, offer = first(
         pairs,
@@ -308,7 +308,7 @@ def an_offer(history: History) -> Change:
             pair[0].blocked
             and pair[1].f == "touch"
             and not pair[1].blocked
-            and (pair[1].index, pair[1].queue, pair[1].concurrency_key) in ended
+            and (pair[1].index, *place_of(pair[1])) in ended
         ),
     )
     return offer
@@ -320,7 +320,7 @@ def with_others_blocked(history: History, offer: Change) -> Events:
     others = [
         each
         for each in latest.values()
-        if (each.queue, each.concurrency_key) == (offer.queue, offer.concurrency_key)
+        if place_of(each) == place_of(offer)
         and (each.job != offer.job and each.region == offer.region and each.status in _WAITS)
     ]
     following = first(history.changes, lambda change: change.index > offer.index)
@@ -545,7 +545,7 @@ def a_worker_waits_beside(history: History, region: str) -> Events:
     made = first(history.changes, lambda change: change.f == "submit" and change.queue == "red")
     waiting = replace(made, job="left", position=-1, due_ms=1, status="queued", region=region)
     fields: dict[int, dict[str, Any]] = {
-        id(late.call): {"t": late.operation.end - 400_000, "region": "north"},
+        id(late.call): {"t": late.operation.end - 400_000, "region": "north", "tenant": "", "names": ()},
         id(late.reply): {"grants": ()},
     }
     return [replace(event, **fields.get(id(event), {})) for event in inserted(history, made, waiting)]

@@ -12,8 +12,13 @@ from chaos.checkers.history.views import ENDS_LEASE, History
 from chaos.checkers.model import WAITING, stage_of
 from chaos.checkers.report import Violation
 
-Place = tuple[str, str]
-"""(queue, concurrency key); the key "" is the whole queue."""
+Place = tuple[str, str, str]
+"""(queue, tenant, concurrency key); tenant and key are "" for the whole queue."""
+
+
+def place_of(change: Change) -> Place:
+    """The place that a job takes by its concurrency key, which is one of its tenant's."""
+    return (change.queue, change.tenant if change.concurrency_key else "", change.concurrency_key)
 
 
 @dataclass(slots=True)
@@ -29,14 +34,14 @@ class _Queues:
         if isinstance(event, QueueChanged):
             self.settings[event.queue] = event
         elif event.f == "lease":
-            place = self.place_of[event.job] = (event.queue, event.concurrency_key)
+            place = self.place_of[event.job] = place_of(event)
             self._count(place, 1)
         elif event.f in ENDS_LEASE and event.job in self.place_of:
             self._count(self.place_of.pop(event.job), -1)
 
     def _count(self, place: Place, number: int) -> None:
-        self.running[place[0], ""] += number
-        if place[1]:
+        self.running[place[0], "", ""] += number
+        if place[2]:
             self.running[place] += number
 
     def key_max(self, queue: str) -> int:
@@ -57,7 +62,7 @@ def queue_concurrency_is_kept(history: History) -> list[Violation]:
     """No lease makes more jobs of a queue run than its limit says (D37)."""
     violations = []
     for lease, queues in _leases(history):
-        settings, count = queues.settings.get(lease.queue), queues.running[lease.queue, ""]
+        settings, count = queues.settings.get(lease.queue), queues.running[lease.queue, "", ""]
         if settings is not None and 0 < settings.concurrency_max < count:
             what = f"{count} jobs of queue {lease.queue} run at index {lease.index}, and {settings.concurrency_max} may"
             violations.append(Violation(what, lease.t))
@@ -68,7 +73,7 @@ def key_concurrency_is_kept(history: History) -> list[Violation]:
     """No lease makes more jobs of one concurrency key run than its queue allows (D38)."""
     violations = []
     for lease, queues in _leases(history):
-        count, most = queues.running[lease.queue, lease.concurrency_key], queues.key_max(lease.queue)
+        count, most = queues.running[place_of(lease)], queues.key_max(lease.queue)
         if lease.concurrency_key and count > most:
             what = f"{count} jobs of key {lease.concurrency_key} run at index {lease.index}, and {most} may"
             violations.append(Violation(what, lease.t))
@@ -171,7 +176,7 @@ def blocked_jobs_get_their_turn(history: History) -> list[Violation]:
             blocked = [change.region for change in waiting[place].values() if change.blocked]
             offered = {change.region for change in waiting[place].values() if not change.blocked}
             if left := [region for region in blocked if region not in offered]:
-                whose = f"key {place[1]}" + (f" and region {left[0]}" if left[0] else "")
+                whose = f"key {place[2]}" + (f" and region {left[0]}" if left[0] else "")
                 what = f"{len(left)} jobs of {whose} are held after index {index}, and nobody keeps them back"
                 violations.append(Violation(what, events[-1].t))
     return violations
@@ -185,9 +190,9 @@ def _follow(change: Change, waiting: dict[Place, dict[str, Change]], where: dict
         del waiting[old][change.job]
         touched.add(old)
     if change.concurrency_key or (old is not None and change.f == "lease"):
-        touched.add((change.queue, change.concurrency_key))
+        touched.add(place_of(change))
     if change.concurrency_key and stage_of(change.status) == WAITING:
-        place = where[change.job] = (change.queue, change.concurrency_key)
+        place = where[change.job] = place_of(change)
         waiting[place][change.job] = change
     return touched
 

@@ -68,7 +68,7 @@ class Queues:
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
         """Read the number of workers that a queue should have, and the numbers behind it."""
-        scale = self._backend.leadership().queue_scale(named_queue(request))
+        scale = self._backend.leadership().queue_scale(named_queue(request), principal_of(request).scope)
         return json_response(
             ScaleReply(
                 queue=scale.queue,
