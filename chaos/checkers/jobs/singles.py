@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from chaos.checkers.history.events import QueueChanged, ScheduleChanged, WorkflowChanged
+from chaos.checkers.history.events import Invoke, QueueChanged, ScheduleChanged, WorkflowChanged
 from chaos.checkers.history.views import NEVER, NEW_RUN, Answer, History, Operation
 from chaos.checkers.model import ENDED, PURGED
 from chaos.checkers.report import Violation
@@ -74,13 +74,16 @@ def _claims(history: History) -> dict[Key, list[tuple[int, int, str]]]:
     """For each key the spans of time in which a job that has it was there, unfinished, by the log."""
     spans: dict[Key, list[tuple[int, int, str]]] = defaultdict(list)
     since: dict[str, tuple[int, Key]] = {}
+    # A cluster that encrypts its data stores another digest than the client has sent.
+    sent = {call.op: call.unique for call in history.of(Invoke) if call.f == "submit" and call.unique}
+    asked = {change.job: sent[change.op] for change in history.changes if change.f == "submit" and change.op in sent}
     for change in history.changes:
         is_over = change.status in ENDED or change.status == PURGED or not change.unique
         if change.job in since and is_over:
             began, key = since.pop(change.job)
             spans[key].append((began, change.t, change.job))
         elif not is_over and change.job not in since:
-            since[change.job] = (change.t, (change.tenant, change.unique))
+            since[change.job] = (change.t, (change.tenant, asked.get(change.job, change.unique)))
     for job, (began, key) in since.items():
         spans[key].append((began, NEVER, job))
     return spans

@@ -88,9 +88,11 @@ class SubmitQuotas:
 
 
 def _is_known(state: StateReader, operation: SubmitJob) -> bool:
-    """Return whether the answer may be a job that exists, for its idempotency key or its unique key."""
-    tenant, key, options = operation.tenant, operation.idempotency_key, operation.spec.options
-    if key and state.job_id_for_key(tenant, key) is not None:
+    """Return whether the answer may be a job that exists, for its idempotency key or its unique key.
+
+    Unique keys are not looked up: a node that encrypts its data keys their digests when it proposes them.
+    """
+    options, key = operation.spec.options, operation.idempotency_key
+    if options is not None and options.unique_key:
         return True
-    unique_key = b"" if options is None else options.unique_key
-    return bool(unique_key) and state.job_id_for_unique(tenant, unique_key) is not None
+    return bool(key) and state.job_id_for_key(operation.tenant, key) is not None
