@@ -125,7 +125,9 @@ def test_nodes_and_workers_end_with_a_demo_that_is_killed(tmp_path: Path) -> Non
 def test_a_call_that_fails_is_told_in_one_line_and_the_logs_are_kept(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:
         [base, *_] = re.findall(r"http://127\.0\.0\.1:\d+", "".join(told(demo, "will fire at")))
-        status, _ = call(f"{base}/api/v1", "DELETE", "/schedules/every")
+        [token_file] = tmp_path.glob("*/admin.token")
+        credentials = f"Bearer {token_file.read_text().strip()}"
+        status, _ = call(f"{base}/api/v1", "DELETE", "/schedules/every", Authorization=credentials)
         assert status == 200  # and the demo asks for it half-way
         _, errors = demo.communicate(timeout=SECONDS_MAX)
     assert demo.returncode == 1
