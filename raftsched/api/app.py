@@ -29,6 +29,7 @@ from raftsched.api.forwarder import ELECTION_SECONDS, FORWARDED_HEADER, Forwarde
 from raftsched.api.http.bodies import FRAMING_HEADER, Bodies, check_framing
 from raftsched.api.http.consistency import REVISION_HEADER
 from raftsched.api.http.empty_body import refusing_bodies
+from raftsched.api.http.empty_query import refusing_queries
 from raftsched.api.http.json_reply import encode
 from raftsched.api.http.openapi import openapi_document
 from raftsched.api.http.problems import http_problem, problem_of, problem_response
@@ -91,7 +92,7 @@ def create_app(
     quotas = SubmitQuotas(backend)
     guard = Guard(door)
     for route in all_routes(backend, bodies, forwarder, events, quotas):
-        checked = refusing_bodies(route, bodies)
+        checked = refusing_queries(refusing_bodies(route, bodies))
         checked = replace(checked, handler=guard.protected(route.access, checked.handler))
         handler = guard.screened(route.access, forwarder.at_leader(checked))
         for method in route.methods:

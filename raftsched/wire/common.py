@@ -120,6 +120,11 @@ ABSENT: Final[Any] = None
 """The default of a field that every server writes; only a document of another origin may lack it."""
 
 
+def or_null(document: str) -> Meta:
+    """Return the schema of a field that holds a document of this name, or null."""
+    return Meta(extra_json_schema={"anyOf": [{"$ref": f"#/components/schemas/{document}"}, {"type": "null"}]})
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply body, or a part of one.
 

@@ -38,6 +38,7 @@ from raftsched.wire.common import (
     Tag,
     Time,
     TimeoutSeconds,
+    or_null,
 )
 from raftsched.wire.parameters import PARAMETERS_SCHEMA
 
@@ -256,11 +257,11 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     priority: int = 0
     payload: Json[J] = ABSENT
     """null for requests and commands: it is their body or input."""
-    http: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HttpCall"})] = ABSENT
-    shell: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/ShellCommand"})] = ABSENT
-    on_failure: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = ABSENT
+    http: Annotated[J, or_null("HttpCall")] = ABSENT
+    shell: Annotated[J, or_null("ShellCommand")] = ABSENT
+    on_failure: Annotated[J, or_null("HookBody")] = ABSENT
     """The job that its end in the dead-letter queue submits; null: its queue's."""
-    on_success: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = ABSENT
+    on_success: Annotated[J, or_null("HookBody")] = ABSENT
     parameters: Annotated[J, Meta(extra_json_schema=PARAMETERS_SCHEMA)] = ABSENT
     """Values of its schedule's parameters by their names; a secret is `{"secret": NAME}`."""
     schedule_id: str | None = None

@@ -19,6 +19,7 @@ from raftsched.wire.common import (
     SpanSeconds,
     T,
     Time,
+    or_null,
 )
 from raftsched.wire.jobs import HookBody
 
@@ -98,8 +99,8 @@ class QueueSettingsDocument(Reply, Generic[T], frozen=True):
     """null: 3."""
     weights: dict[str, int] = {}
     """Shares of tenants; an unnamed tenant has 1."""
-    on_failure: Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = None
-    on_success: Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = None
+    on_failure: Annotated[Any, or_null("HookBody")] = None
+    on_success: Annotated[Any, or_null("HookBody")] = None
     revision: int | None = None
     """Log index of the latest change."""
     updated_at: T | None = None

@@ -25,6 +25,7 @@ from raftsched.wire.common import (
     Request,
     T,
     Time,
+    or_null,
 )
 from raftsched.wire.jobs import JobBody
 from raftsched.wire.notices import AlarmDocument, ExpectedSeconds, NoticeBody
@@ -199,9 +200,7 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     dst_overlap: str = ""
     start_at: T | None = None
     end_at: T | None = None
-    calendar: Annotated[
-        J, Meta(extra_json_schema={"anyOf": [{"$ref": "#/components/schemas/CalendarRequest"}, {"type": "null"}]})
-    ] = ABSENT
+    calendar: Annotated[J, or_null("CalendarRequest")] = ABSENT
     jitter_seconds: float | None = None
     overlap: str = ""
     misfire: str = ""

@@ -24,6 +24,7 @@ from raftsched.wire.common import (
     T,
     Time,
     Token,
+    or_null,
 )
 from raftsched.wire.parameters import PARAMETERS_SCHEMA
 
@@ -169,9 +170,9 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     tenant: str = ""
     payload: Json[J] = ABSENT
     """For a request its body, for a command its standard input."""
-    http: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HttpCall"})] = ABSENT
+    http: Annotated[J, or_null("HttpCall")] = ABSENT
     """The request to send, without its body; null for other jobs."""
-    shell: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/ShellCommand"})] = ABSENT
+    shell: Annotated[J, or_null("ShellCommand")] = ABSENT
     """The command to run, without its input; null for other jobs."""
     parameters: Annotated[J, Meta(extra_json_schema=PARAMETERS_SCHEMA)] = ABSENT
     """Values of its schedule's parameters by their names; a secret is `{"secret": NAME}`."""

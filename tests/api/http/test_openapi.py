@@ -122,6 +122,16 @@ async def test_openapi_publishes_every_field_and_bound_that_is_enforced(api: Api
     assert job["properties"]["max_attempts"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 3}
 
 
+async def test_openapi_says_which_documents_in_replies_may_be_null(api: Api) -> None:
+    schemas = (await _document(api))["components"]["schemas"]
+    job, [lease] = await api.submit(), await api.lease()
+    for schema, reply in (("JobReply", job), ("LeaseReply", lease)):
+        nulls = {name for name, value in reply.items() if value is None}
+        assert {"http", "shell"} <= nulls
+        definite = {name for name in nulls if "$ref" in schemas[schema]["properties"][name]}
+        assert definite == set(), f"{schema} says that these are never null"
+
+
 async def test_openapi_operations_are_named_and_described(api: Api) -> None:
     operations = [operation for path in (await _document(api))["paths"].values() for operation in path.values()]
     names = [operation["operationId"] for operation in operations]
