@@ -63,6 +63,7 @@ from raftsched.exchange import Http
 LEADER_HEADER: Final = "Raftsched-Leader"
 _KEEPALIVE_SECONDS: Final = 75.0
 _QUOTA_EXCEEDED: Final = QuotaExceeded.http_status
+_UNAUTHORIZED: Final = 401
 _LINGER_SECONDS: Final = 1.0
 """Time for a client that still sends a rejected body to read the reply, before the connection is closed."""
 _log = structlog.get_logger()
@@ -86,18 +87,18 @@ def create_app(
     `tls`.
     """
     bodies = Bodies()
-    forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http, tls=tls)
+    forwarder = Forwarder(backend, bodies, door, election_seconds=election_seconds, http=http, tls=tls)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
     quotas = SubmitQuotas(backend)
-    guard = Guard(door)
+    guard = Guard(door, lambda: backend.is_leading)
     for route in all_routes(backend, bodies, forwarder, events, quotas):
         checked = refusing_queries(refusing_bodies(route, bodies))
         checked = replace(checked, handler=guard.protected(route.access, checked.handler))
         handler = guard.screened(route.access, forwarder.at_leader(checked))
         for method in route.methods:
             app.router.add_route(method, route.path, handler, name=route.name)
-    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, door, quotas)))
+    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, guard, quotas)))
     app.cleanup_ctx.append(forwarder.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
@@ -152,9 +153,9 @@ def all_routes(
     return (*routes, _openapi_route(routes))
 
 
-def _relay_route(backend: Backend, bodies: Bodies, door: Door, quotas: SubmitQuotas) -> Route:
+def _relay_route(backend: Backend, bodies: Bodies, guard: Guard, quotas: SubmitQuotas) -> Route:
     """Return the route by which followers forward submits, each with its token; clients don't use it."""
-    relayed = RelayedSubmits(bodies, door, Jobs(backend, bodies, quotas).submit_text)
+    relayed = RelayedSubmits(bodies, guard, Jobs(backend, bodies, quotas).submit_text)
     return Route(
         method="POST",
         path=RELAY_PATH,
@@ -239,13 +240,16 @@ def _headers_of_every_reply(backend: Backend) -> Any:
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
         del request
         headers = response.headers
+        headers["Server"] = SERVER
+        headers["Cache-Control"] = "no-store"
+        if response.status == _UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+            return  # who has no token learns nothing of the cluster
         if REVISION_HEADER not in headers:
             with suppress(Unavailable):
                 headers[REVISION_HEADER] = str(backend.stale_state()[0].applied_index)
         leader = backend.api_url if backend.is_leading else backend.leader_url()
         if leader and LEADER_HEADER not in headers:
             headers[LEADER_HEADER] = leader
-        headers["Server"] = SERVER
-        headers["Cache-Control"] = "no-store"
 
     return add_headers

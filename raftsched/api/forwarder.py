@@ -36,12 +36,12 @@ from typing import Final
 from aiohttp import web
 
 from raftsched import limits
-from raftsched.api.access.door import CALLER_HEADERS
+from raftsched.api.access.door import CALLER_HEADERS, Door
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
 from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay, submit_in
-from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
+from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, TimedOut, Timeouts
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
@@ -112,6 +112,7 @@ class Forwarder:
         self,
         backend: Backend,
         bodies: Bodies,
+        door: Door,
         *,
         election_seconds: float = ELECTION_SECONDS,
         http: Http | None = None,
@@ -119,6 +120,7 @@ class Forwarder:
     ) -> None:
         self._backend = backend
         self._bodies = bodies
+        self._door = door
         self._election_seconds = election_seconds
         self._http = http or _pool(limits.FORWARD_CONNECTIONS_MAX, tls)
         self._http_of_waits = http or _pool(limits.FORWARDED_WAITS_MAX, tls)
@@ -236,7 +238,7 @@ class Forwarder:
         if not self._is_running:
             raise Unavailable("this node is stopping")
         body = await self._bodies.read(request)
-        if route is not None and route.is_relayed and SubmitRelay.fits(body):
+        if route is not None and route.is_relayed and SubmitRelay.fits(body) and self._is_known(request):
             return await self._relayed(request, leader_url)
         headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
@@ -251,6 +253,14 @@ class Forwarder:
                 return _response(await self._sent(http, leader_url, Exchange(method, url, headers=headers), timeouts))
         exchange = Exchange(method, url, headers=headers, body=body or None)
         return _response(await self._sent(http, leader_url, exchange, timeouts))
+
+    def _is_known(self, request: web.Request) -> bool:
+        """Return whether this node knows the caller; one that it doesn't may be refused, which must delay no other."""
+        try:
+            self._door.principal(request.headers)
+        except RaftschedError:
+            return False
+        return True
 
     async def _relayed(self, request: web.Request, leader_url: str) -> web.Response:
         """Forward a submit together with others; raises as `forward` does."""

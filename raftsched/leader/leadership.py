@@ -27,7 +27,7 @@ from raftsched.core.operations.codec import LeaseJobs
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.state.results import Grant, Leased, Result
 from raftsched.core.state.writes import Write
-from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
+from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.leader.dispatch.depths import QueueDepth, QueueScale, queue_depths
 from raftsched.leader.dispatch.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order, hand_back
@@ -146,12 +146,14 @@ class Leadership:
         region: str = "",
         names: Sequence[str] | None = None,
         tenant: str | None = None,
+        check: Callable[[], None] | None = None,
     ) -> list[Grant]:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
 
         `queues` are names and patterns (`core.wanted`). Jobs of a region go only to workers of the same `region`; "" =
         the worker has none. `names` are the job names that it has handlers for; None = any. A worker of `tenant` is
         given only jobs of that tenant; None = of all tenants, which share it by their weights.
+        `check` is called once jobs are found for it, which may be long after the call: if it raises, none is leased.
         The worker's latest request, repeated under its `request_id` because the reply was lost, gets the same grants.
 
         Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker does not know;
@@ -169,6 +171,12 @@ class Leadership:
             job_ids = await self._job_ids(waiter, until_ms)
             if not job_ids:
                 return []
+            if check is not None:
+                try:
+                    check()
+                except RaftschedError:
+                    self._duties.leave(waiter, self._now())
+                    raise
             if grants := await self._grants(waiter, job_ids, request_id):
                 return grants
 

@@ -32,7 +32,7 @@ class AdminFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read_at: tuple[int, int] | None = None
+        self._read_at: tuple[int, ...] | None = None
         self._secrets: tuple[_Secret, ...] = ()
         self._executor_secret = ""
 
@@ -40,7 +40,9 @@ class AdminFile:
         """Read the file if it has changed; raises `Invalid` naming the setting if it is no file of tokens."""
         try:
             status = self._path.stat()
-            if (status.st_mtime_ns, status.st_size) == self._read_at:
+            # A copy may have the time and the size of the file that it replaces.
+            version = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
+            if version == self._read_at:
                 return
             lines = self._path.read_text(encoding="ascii").split()
         except (OSError, UnicodeDecodeError) as error:
@@ -52,7 +54,7 @@ class AdminFile:
             _Secret(digest_of(line), digest_of(_executor_secret(line)), _derived(line, b"voucher")) for line in lines
         )
         self._executor_secret = _executor_secret(lines[0])
-        self._read_at = (status.st_mtime_ns, status.st_size)
+        self._read_at = version
 
     @property
     def executor_secret(self) -> str:

@@ -53,7 +53,9 @@ class Door(Protocol):
         """Return whether everybody may come in, so that callers name themselves."""
 
     def screen(self, headers: Headers) -> None:
-        """Raise `Unauthorized` for what can't be a token, without a look at the tokens."""
+        """Raise `Unauthorized` for what can't be a token, without a look at the tokens, and `Malformed` for a header
+        that is no name.
+        """
 
     def voucher(self, names: Sequence[str]) -> str | None:
         """Return the credentials of a client with a verified certificate of these names; None if it has none."""
@@ -68,7 +70,8 @@ class OpenDoor:
     is_open: Final = True
 
     def screen(self, headers: Headers) -> None:
-        del headers
+        tenant_in(headers)
+        actor_in(headers)
 
     def voucher(self, names: Sequence[str]) -> str | None:
         del names
@@ -93,10 +96,11 @@ class TokenDoor:
 
     def screen(self, headers: Headers) -> None:
         _bearer(headers)
+        tenant_in(headers)
 
     def principal(self, headers: Headers) -> Principal:
-        tenant = tenant_in(headers)
         principal = self._holder(_bearer(headers))
+        tenant = tenant_in(headers)
         if tenant is None:
             return principal
         return principal.narrowed_to(principal.tenant_for(tenant, TENANT_HEADER))
@@ -125,15 +129,16 @@ class TokenDoor:
             return client
         if found is not None and found["id"] == EXECUTOR and self._admin.is_executor(found["secret"]):
             return Principal(EXECUTOR, Role.WORKER, None, token_id=EXECUTOR)
+        token = None if found is None else self._backend.stale_state()[0].api_token(found["id"])
+        # A secret is compared even if there is no such token, so that both take the same time.
+        is_right = found is not None and (token or _NOBODY).accepts(found["secret"], self._backend.now_ms())
+        if not is_right and self._admin.is_admin(text):
+            return Principal(ADMIN, Role.ADMIN, None, token_id=ADMIN)
         if found is not None:
             self._require_contact()
-            token = self._backend.stale_state()[0].api_token(found["id"])
-            # A secret is compared even if there is no such token, so that both take the same time.
-            if (token or _NOBODY).accepts(found["secret"], self._backend.now_ms()) and token is not None:
-                return principal_of_token(token)
-        if self._admin.is_admin(text):
-            return Principal(ADMIN, Role.ADMIN, None, token_id=ADMIN)
-        raise Unauthorized("the token is not valid")
+        if token is None or not is_right:
+            raise Unauthorized("the token is not valid")
+        return principal_of_token(token)
 
     def _require_contact(self) -> None:
         """Raise `Unavailable` if this node's copy of the tokens may be too old."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Final
 
 import structlog
@@ -16,8 +16,8 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from raftsched.api.access.client_certificate import client_certificate_names
-from raftsched.api.access.door import CREDENTIALS_HEADER, Door
-from raftsched.api.access.principal import admit
+from raftsched.api.access.door import CERTIFICATE, CREDENTIALS_HEADER, Door, Headers
+from raftsched.api.access.principal import Principal, admit
 from raftsched.api.access.rules import Access
 from raftsched.errors import Forbidden, Unauthorized
 
@@ -32,8 +32,9 @@ log = structlog.get_logger()
 class Guard:
     """Checks the callers of all routes of one node."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, is_leading: Callable[[], bool]) -> None:
         self.door: Final = door
+        self._is_leading: Final = is_leading
         self.refused_count = 0
         """Sign-ins that were refused since the start of the node."""
         self._slowed = 0
@@ -46,12 +47,27 @@ class Guard:
 
         @wraps(handler)
         async def answer(request: web.Request) -> web.StreamResponse:
-            principal = self.door.principal(request.headers)
+            principal = await self._principal(request.headers)
             principal.require(access)
-            admit(request, principal)
+            admit(request, principal, partial(self._check_again, principal, request.headers))
             return await handler(request)
 
         return answer
+
+    def _check_again(self, principal: Principal, headers: Headers) -> None:
+        """Raise `Unauthorized` if the caller's token has been revoked or has expired since."""
+        if principal.token_id != CERTIFICATE:  # that of the connection; only its voucher is short-lived
+            self.door.principal(headers)
+
+    async def _principal(self, headers: Headers) -> Principal:
+        """Return the caller. A follower may not have a token yet that was made a moment ago: so it looks twice."""
+        try:
+            return self.door.principal(headers)
+        except Unauthorized:
+            if self._is_leading():
+                raise
+            await self._slow_down()
+            return self.door.principal(headers)
 
     def screened(self, access: Access, handler: Handler) -> Handler:
         """Return the handler of a route, for every node: what can't be a token is not even forwarded."""
@@ -68,7 +84,7 @@ class Guard:
                 self.door.screen(request.headers)
                 return await handler(request)
             except (Unauthorized, Forbidden) as error:
-                await self._note(request, error)
+                await self.note(request, error)
                 raise
 
         return answer
@@ -78,7 +94,7 @@ class Guard:
         names = client_certificate_names(request)
         return self.door.voucher(names) if names else None
 
-    async def _note(self, request: web.Request, error: Unauthorized | Forbidden) -> None:
+    async def note(self, request: web.Request, error: Unauthorized | Forbidden) -> None:
         """Count and log a refusal, and wait."""
         self.refused_count += 1
         now = asyncio.get_running_loop().time()
@@ -93,7 +109,11 @@ class Guard:
                 route=_route_of(request),
                 refused_count=self.refused_count,
             )
-        if isinstance(error, Forbidden) or self._slowed >= _SLOWED_MAX:
+        if isinstance(error, Unauthorized):
+            await self._slow_down()
+
+    async def _slow_down(self) -> None:
+        if self._slowed >= _SLOWED_MAX:
             return
         self._slowed += 1
         try:

@@ -5,6 +5,7 @@ Whatever belongs to another tenant is treated as if it did not exist: the same e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,9 +19,10 @@ from raftsched.errors import Forbidden, Invalid
 
 TENANT_DEFAULT: Final = "default"
 """The tenant of what names none, if its caller may act for all tenants."""
-_OWNER_END: Final = ":"
+OWNER_END: Final = ":"
 """A queue `acme:reports` belongs to the tenant `acme`; queues without an owner are shared by all tenants."""
 _KEY: Final = web.RequestKey("principal", object)
+_RECHECK: Final = web.RequestKey("recheck", object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,17 @@ class Principal:
         """Raise `Forbidden` unless the caller may submit to `queue`, or lease from it; it may be a pattern."""
         if not self.sees_queue(queue):
             raise Forbidden(f"{field}: the queue belongs to another tenant", field=field)
-        if self.queues and not accepts(self.queues, queue):
-            raise Forbidden(f"{field}: this token is limited to the queues {', '.join(self.queues)}", field=field)
+        self.require_within_queues(queue, field)
+
+    def require_within_queues(self, queue: str, field: str = "") -> None:
+        """Raise `Forbidden` unless the caller's token may change what is in `queue`."""
+        if not self.is_within_queues(queue):
+            prefix = f"{field}: " if field else ""
+            raise Forbidden(f"{prefix}this token is limited to the queues {', '.join(self.queues)}", field=field)
+
+    def is_within_queues(self, queue: str) -> bool:
+        """Return whether `queue` is one of those to which the caller's token is limited."""
+        return not self.queues or accepts(self.queues, queue)
 
     def require_settings_of(self, queue: str) -> None:
         """Raise `Forbidden` unless the caller may change the settings of `queue`."""
@@ -90,29 +101,33 @@ class Principal:
         if self.is_bound and not self.owns_queue(queue):
             raise Forbidden(
                 f"all tenants share the queue {queue}; only an operator of all tenants may change it."
-                f" The queue {self.scope}{_OWNER_END}{queue} is your own"
+                f" The queue {self.scope}{OWNER_END}{queue} is your own"
             )
 
     def owns_queue(self, queue: str) -> bool:
         """Return whether `queue` belongs to the caller's tenant alone."""
-        return self.is_bound and queue.startswith(f"{self.scope}{_OWNER_END}")
+        owner, end, _ = queue.partition(OWNER_END)
+        return self.is_bound and bool(end) and owner == self.scope
 
     def sees_queue(self, queue: str) -> bool:
         """Return whether `queue` exists for the caller: its own, and those that all tenants share."""
-        return not self.is_bound or _OWNER_END not in queue or self.owns_queue(queue)
+        return not self.is_bound or OWNER_END not in queue or self.owns_queue(queue)
 
     def own_name(self, name: str) -> str:
         """Return the name of a worker of the caller, which no other tenant's worker can have."""
-        if not self.is_bound or name.startswith(f"{self.scope}{_OWNER_END}"):
+        if not self.is_bound or self.owns_queue(name):
             return name
-        own = f"{self.scope}{_OWNER_END}{name}"
+        own = f"{self.scope}{OWNER_END}{name}"
         if not is_name(own):
             raise Invalid(f"worker: with its tenant, {own[:200]}, it is too long for a name", field="worker")
         return own
 
-    def sees_worker(self, name: str) -> bool:
-        """Return whether the worker of this name serves the caller: its own ones, and those of all tenants."""
-        return self.sees_queue(name)
+    def sees_worker(self, name: str, tenant: str) -> bool:
+        """Return whether a worker serves the caller: its own ones, and those of all tenants.
+
+        `tenant` is "" for these, and for a worker that did not ask for jobs yet: so its name counts, too.
+        """
+        return self.scope is None or (tenant in ("", self.scope) and self.sees_queue(name))
 
     def narrowed_to(self, tenant: str) -> Principal:
         """Return the caller, who chose one tenant for this request."""
@@ -130,6 +145,14 @@ def principal_of(request: web.Request) -> Principal:
     return principal
 
 
-def admit(request: web.Request, principal: Principal) -> None:
-    """Note the caller of the request."""
+def admit(request: web.Request, principal: Principal, recheck: Callable[[], object]) -> None:
+    """Note the caller of the request, and how it is checked again."""
     request[_KEY] = principal
+    request[_RECHECK] = recheck
+
+
+def check_again(request: web.Request) -> None:
+    """Raise `Unauthorized` if the caller's token has been revoked or has expired since; for requests that last long."""
+    recheck = request[_RECHECK]
+    assert callable(recheck)
+    recheck()

@@ -50,12 +50,11 @@ def require_queues(principal: Principal, specs: Iterable[JobSpec], prefix: str =
                 principal.require_queue(hook.spec.queue, f"{prefix}{name}.queue")
 
 
-def sees_job(principal: Principal, state: Callable[[], StateReader], job_id: JobId) -> bool:
-    """Return whether the caller may know of the job; one that does not exist is for `apply` to refuse.
-
-    The state is read only for a caller that does not see every tenant.
+def may_report_on(principal: Principal, state: Callable[[], StateReader], job_id: JobId) -> bool:
+    """Return whether the caller may report on runs of the job. The state is read only for a caller with limits, for
+    whom a job that does not exist is like one of another tenant.
     """
-    if principal.scope is None:
+    if principal.scope is None and not principal.queues:
         return True
     job = state().job(job_id)
-    return job is None or principal.sees(job.tenant)
+    return job is not None and principal.sees(job.tenant) and principal.is_within_queues(job.spec.queue)

@@ -6,6 +6,9 @@ and the stream continues from now. A reader that the ring overtakes gets `reset`
 place too, so that a reader of few events is not overtaken. They also carry the time since a leader's last message (-1 =
 unknown), since an isolated node has no new events.
 
+The reader's token is checked again before each write, so a stream ends at its first event or heartbeat after its token
+was revoked or has expired.
+
 A reader that accepts nothing for `_STALLED_SECONDS` is disconnected. Readers have no queues: they share the ring.
 """
 
@@ -14,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
 from aiohttp import web
 
 from raftsched import limits
-from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.principal import Principal, check_again, principal_of
 from raftsched.api.access.requests import query_in
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
@@ -28,7 +32,7 @@ from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place
 from raftsched.api.http.json_reply import encode, id_text, time_text
 from raftsched.api.http.routes import STREAM_TYPE, Answered, Route, route
 from raftsched.api.json.decode import job_id_at
-from raftsched.errors import Malformed, Unavailable
+from raftsched.errors import Malformed, Unauthorized, Unavailable
 from raftsched.wire.observing import ChangeEvent, EventsQuery
 
 LAST_ID: Final = "Last-Event-ID"
@@ -84,7 +88,9 @@ class Events:
             response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE, "X-Accel-Buffering": "no"})
             await response.prepare(request)
             try:
-                await self._serve(response, wanted, place)
+                await self._serve(response, wanted, place, partial(check_again, request))
+            except (Unauthorized, Unavailable) as error:
+                _log.info("events_reader_refused", peer=request.remote, code=error.code)
             except ConnectionError:
                 _log.debug("events_reader_gone")
             except TimeoutError:
@@ -96,7 +102,10 @@ class Events:
         finally:
             self._stream_count -= 1
 
-    async def _serve(self, response: web.StreamResponse, wanted: Wanted, place: Place | None) -> None:
+    async def _serve(
+        self, response: web.StreamResponse, wanted: Wanted, place: Place | None, check: Callable[[], None]
+    ) -> None:
+        """Write events until the node stops; raises what `check` raises, which is called before each write."""
         log = self._log()
         clock = asyncio.get_running_loop().time
         found = log.end if place is None else await self._found(log, place)
@@ -105,6 +114,7 @@ class Events:
         beat_at = clock() + self._heartbeat_seconds
         while not self._closing.is_set():
             if data:
+                check()
                 async with asyncio.timeout(_STALLED_SECONDS):
                     await response.write(data)
                 beat_at = clock() + self._heartbeat_seconds

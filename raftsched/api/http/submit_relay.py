@@ -19,7 +19,8 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from raftsched import limits
-from raftsched.api.access.door import CALLER_HEADERS, Door
+from raftsched.api.access.door import CALLER_HEADERS
+from raftsched.api.access.guard import Guard
 from raftsched.api.access.principal import Principal
 from raftsched.api.access.rules import Access
 from raftsched.api.http.bodies import Bodies
@@ -27,7 +28,7 @@ from raftsched.api.http.problems import problem_of, problem_response
 from raftsched.api.http.proposals import is_refused_now
 from raftsched.api.http.routes import KEY_HEADER
 from raftsched.client.http.gather import Gatherer, GatherLimits
-from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unauthorized, Unavailable
 from raftsched.exchange import Reply
 
 RELAY_PATH: Final = "/internal/submits"
@@ -73,9 +74,9 @@ Send = Callable[[bytes], Awaitable[Reply]]
 class RelayedSubmits:
     """The leader's side: handles several submits at the same time."""
 
-    def __init__(self, bodies: Bodies, door: Door, submit: Submit) -> None:
+    def __init__(self, bodies: Bodies, guard: Guard, submit: Submit) -> None:
         self._bodies = bodies
-        self._door = door
+        self._guard = guard
         self._submit = submit
 
     async def submit_all(self, request: web.Request) -> web.Response:
@@ -88,6 +89,9 @@ class RelayedSubmits:
         except msgspec.DecodeError as error:
             raise Malformed(f"not the submits that a node forwards: {error}") from None
         answers = await asyncio.gather(*map(self._answer, submits))
+        # A follower relays only tokens that it knows. So this delays nobody else, but who guesses tokens here.
+        if error := next((answer for answer in answers if isinstance(answer, Unauthorized)), None):
+            await self._guard.note(request, error)
         refused = [answer for answer in answers if is_refused_now(answer)]
         if answers and len(refused) == len(answers):
             raise refused[0]
@@ -95,7 +99,7 @@ class RelayedSubmits:
 
     async def _answer(self, submit: RelayedSubmit) -> web.Response | RaftschedError:
         try:
-            principal = self._door.principal(CIMultiDictProxy(CIMultiDict(submit.caller)))
+            principal = self._guard.door.principal(CIMultiDictProxy(CIMultiDict(submit.caller)))
             principal.require(Access.SUBMIT)
             return await self._submit(submit, principal)
         except RaftschedError as error:

@@ -31,7 +31,7 @@ from raftsched.api.http.routes import Route, verb_route
 from raftsched.api.jobs.convert import digest_of
 from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import moment_ms
-from raftsched.api.schedules.reply import found_schedule
+from raftsched.api.schedules.reply import changed_schedule
 from raftsched.core.operations.schedules import Decision, RunSchedule
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
@@ -119,7 +119,7 @@ class Backfills:
         """Make runs for past fire times, or only report them (dry run); a repeated request continues."""
         wanted, _ = self._request.read(await self._bodies.read_json(request))
         tenant = query_in(request, TenantQuery).tenant
-        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        schedule = changed_schedule(self._backend.fresh_state(), request, tenant)
         key = key_of(request, wanted.idempotency_key)
         call = digest_of(key) if key and not wanted.dry_run else self._backend.new_job_id()
         items = await self._planned(schedule, wanted, call)

@@ -65,6 +65,8 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
     prefix = f"{at}." if at else ""
     tenant = wanted.tenant or TENANT_DEFAULT
     known = named_schedule(state, tenant, wanted.name)
+    if known is not None:
+        context.caller.require_within_queues(known.template.spec.queue, f"{prefix}name")
     _check(wanted, context.now_ms, prefix)
     parameters = parameters_of(wanted, prefix)
     timing = timing_of(wanted, prefix=prefix)

@@ -120,6 +120,8 @@ class ScheduleFiles:
                 await asyncio.sleep(0)
         if wanted.prune:
             plan.pruned = await self._others(tenant, plan.source, names)
+            for other in plan.pruned:
+                caller.require_within_queues(other.template.spec.queue, "prune")
         return plan
 
     def _decoded(self, raw: msgspec.Raw, tenant: str, names: set[str], at: str) -> ScheduleRequest:

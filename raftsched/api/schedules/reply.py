@@ -32,6 +32,13 @@ def found_schedule(state: StateReader, request: web.Request, tenant: str | None)
     return found
 
 
+def changed_schedule(state: StateReader, request: web.Request, tenant: str | None) -> Schedule:
+    """Return the schedule as `found_schedule` does, for a change; raises `Forbidden` if its queue is not the caller's."""
+    schedule = found_schedule(state, request, tenant)
+    principal_of(request).require_within_queues(schedule.template.spec.queue)
+    return schedule
+
+
 def _by_id(state: StateReader, text: str) -> Schedule | None:
     try:
         return state.schedule(ScheduleId(parse_job_id(text)))

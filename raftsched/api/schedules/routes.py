@@ -32,6 +32,7 @@ from raftsched.api.schedules.amend import amended
 from raftsched.api.schedules.documents import named_schedule, schedule_document
 from raftsched.api.schedules.preview import Budget, NextFireTimes
 from raftsched.api.schedules.reply import (
+    changed_schedule,
     found_schedule,
     job_id_text_of,
     schedule_reply,
@@ -181,7 +182,7 @@ class Schedules:
         self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
     ) -> Schedule:
         tenant = query_in(request, TenantQuery).tenant
-        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        schedule = changed_schedule(self._backend.fresh_state(), request, tenant)
         operation = ControlSchedule(
             schedule.id, schedule.tenant, action, until_ms=TimeMs(until_ms), reason=reason, actor=actor_of(request)
         )

@@ -26,6 +26,7 @@ from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import (
+    changed_schedule,
     firing_reply,
     found_schedule,
     job_id_text_of,
@@ -124,7 +125,7 @@ class ScheduleRuns:
         """Answer 201 with the run, or 200 if it is skipped or known already."""
         wanted, document = self._trigger.read(await self._bodies.read_optional_json(request) or b"{}")
         tenant = query_in(request, TenantQuery).tenant
-        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        schedule = changed_schedule(self._backend.fresh_state(), request, tenant)
         key = key_of(request, wanted.idempotency_key)
         now_ms = self._backend.now_ms()
         at_ms = TimeMs(now_ms) if wanted.instant is None else moment_ms(wanted.instant, "instant")

@@ -15,7 +15,8 @@ from typing import Final
 from aiohttp import web
 from msgspec.structs import replace
 
-from raftsched.api.access.principal import TENANT_DEFAULT, Principal, principal_of
+from raftsched.api.access.door import ADMIN, EXECUTOR
+from raftsched.api.access.principal import OWNER_END, TENANT_DEFAULT, Principal, principal_of
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
@@ -29,7 +30,9 @@ from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import end_ms
 from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
 from raftsched.core.records.api_token import EVERY_TENANT, TOKEN_PREFIX, ApiToken, Role, digest_of
+from raftsched.core.records.bounds import ANONYMOUS
 from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.queue_patterns import accepts
 from raftsched.core.state.results import TokenSaved
 from raftsched.errors import Forbidden, Invalid, NotFound
 from raftsched.wire.common import NAME_RULE, is_name
@@ -44,6 +47,7 @@ from raftsched.wire.tokens import (
 
 _ID_BYTES: Final = 8
 _SECRET_BYTES: Final = 32
+_TAKEN_NAMES: Final = (ADMIN, EXECUTOR, ANONYMOUS)
 
 
 class Tokens:
@@ -91,6 +95,8 @@ class Tokens:
             raise Forbidden("queues: this token is limited to queues, so it makes tokens that are", field="queues")
         for position, queue in enumerate(operation.queues):
             caller.require_queue(queue, f"queues[{position}]")
+        if operation.name in _TAKEN_NAMES:
+            raise Invalid(f"name: {operation.name} is the name of another caller in the audit trail", field="name")
         saved = await propose(self._backend, operation, TokenSaved)
         response = json_response(_document(saved.token, now_ms, text=_text(token_id, secret)), status=201)
         response.headers["Location"] = f"{BASE_PATH}/tokens/{token_id}"
@@ -131,11 +137,15 @@ class Tokens:
         return json_response(RevokedReply(id=token.id, name=token.name, revoked=True))
 
     def _found(self, request: web.Request) -> ApiToken:
-        """Return the token that the path names; raises `NotFound` if there is none for its caller."""
-        token_id = request.match_info["id"]
+        """Return the token that the path names; raises `NotFound` if there is none for its caller, and `Forbidden` for one
+        that may do more than its caller.
+        """
+        token_id, caller = request.match_info["id"], principal_of(request)
         token = self._backend.fresh_state().api_token(token_id) if is_name(token_id) else None
-        if token is None or not _sees(principal_of(request), token):
+        if token is None or not _sees(caller, token):
             raise NotFound("there is no such token")
+        if caller.queues and not (token.queues and all(accepts(caller.queues, queue) for queue in token.queues)):
+            raise Forbidden("this token is limited to queues, so it changes only tokens that are limited to them, too")
         return token
 
 
@@ -151,7 +161,11 @@ def _tenant(wanted: TokenRequest, caller: Principal) -> str:
         return EVERY_TENANT
     if wanted.tenant is not None and not is_name(wanted.tenant):
         raise Invalid(f"tenant: expected {NAME_RULE}, or {EVERY_TENANT}", field="tenant")
-    return caller.tenant_for(wanted.tenant or caller.scope or TENANT_DEFAULT)
+    tenant = caller.tenant_for(wanted.tenant or caller.scope or TENANT_DEFAULT)
+    if OWNER_END in tenant:
+        told = f"may not contain {OWNER_END}, which stands between a tenant and the name of its queue"
+        raise Invalid(f"tenant: {told}", field="tenant")
+    return tenant
 
 
 def _text(token_id: str, secret: str) -> str:

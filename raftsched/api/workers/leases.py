@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from aiohttp import web
 from msgspec import UNSET
 
 from raftsched import limits
-from raftsched.api.access.principal import Principal, principal_of
-from raftsched.api.access.requests import sees_job
+from raftsched.api.access.principal import Principal, check_again, principal_of
+from raftsched.api.access.requests import may_report_on
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
@@ -74,6 +75,7 @@ class Leases:
             region=wanted.region or "",
             tenant=caller.scope,
             names=_names(wanted),
+            check=partial(check_again, request),
         )
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 
@@ -99,9 +101,9 @@ class Leases:
 
     def _visible(self, held: _Held, caller: Principal) -> _Held:
         """Return what the caller may know of a lease: nothing, if its job is another tenant's."""
-        if held.run is None or sees_job(caller, self._backend.fresh_state, held.run[0]):
+        if held.run is None or may_report_on(caller, self._backend.fresh_state, held.run[0]):
             return held
-        return _Held(held.run_id)
+        return _Held(held.run_id, flaw=held.flaw)
 
     def _read(self, item: Item, at: str) -> _Held:
         """Return the readable content of a part of a heartbeat."""

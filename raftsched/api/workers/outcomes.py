@@ -141,7 +141,7 @@ class Outcomes:
         if not caller.token_id:
             return None
         job = self._backend.fresh_state().job(operation.job_id)
-        if job is None or not caller.sees(job.tenant):
+        if job is None or not caller.sees(job.tenant) or not caller.is_within_queues(job.spec.queue):
             return NotFound("there is no such job")
         if job.lease is not None and job.lease.worker != worker:
             return Rejected("lease_lost", "another worker has the lease of this run")

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.access.principal import principal_of
-from raftsched.api.access.requests import sees_job
+from raftsched.api.access.requests import may_report_on
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
@@ -81,9 +81,9 @@ class Runs:
         return json_response(ProgressReply(run_id=request.match_info["id"], accepted=True))
 
     def _run(self, request: web.Request) -> tuple[JobId, int]:
-        """Return the run in the path; raises `NotFound` for one of another tenant."""
+        """Return the run in the path; raises `NotFound` for one that its caller may not report on."""
         job_id, run_number = run_id_in_path(request)
-        if not sees_job(principal_of(request), self._backend.fresh_state, job_id):
+        if not may_report_on(principal_of(request), self._backend.fresh_state, job_id):
             raise NotFound("there is no such job")
         return job_id, run_number
 

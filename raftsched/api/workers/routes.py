@@ -27,5 +27,5 @@ class Workers:
         """List the workers that made a request lately."""
         _, reading = read(self._backend, request, ReadQuery)
         sees = principal_of(request).sees_worker
-        workers = [worker_reply(worker) for worker in reading.state.workers() if sees(worker.name)]
+        workers = [worker_reply(worker) for worker in reading.state.workers() if sees(worker.name, worker.tenant)]
         return reading.response(WorkersReply(workers=workers))

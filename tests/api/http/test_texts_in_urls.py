@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from yarl import URL
 
+from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import all_routes
 from raftsched.api.cluster.events import Events
 from raftsched.api.forwarder import Forwarder
@@ -35,7 +36,8 @@ _PARAMETER = re.compile(r"{(\w+)}")
 
 def _routes() -> tuple[Route, ...]:
     node, bodies = SimulatedNode(), Bodies()
-    return all_routes(node, bodies, Forwarder(node, bodies, election_seconds=0.0), Events(node), SubmitQuotas(node))
+    forwarder = Forwarder(node, bodies, OpenDoor(), election_seconds=0.0)
+    return all_routes(node, bodies, forwarder, Events(node), SubmitQuotas(node))
 
 
 def _requests(odd: str) -> Iterator[tuple[str, str]]:

@@ -44,7 +44,7 @@ from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Status
 from raftsched.core.state.results import Purged, Refused
-from raftsched.errors import Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
+from raftsched.errors import Forbidden, Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
 from raftsched.wire.bulk import BulkFailure, BulkReply, BulkRequest, JobFilter
 from raftsched.wire.verbs import JOB
 
@@ -294,6 +294,8 @@ class _Request:
         """Return the error if the request does not apply to this job."""
         if job is None or not self._caller.sees(job.tenant):
             return NotFound("there is no such job")
+        if not self._caller.is_within_queues(job.spec.queue):
+            return Forbidden(f"this token is not for the queue {job.spec.queue}")
         if self._dead_letters is None:
             return None
         reason = self._dead_letters.reason

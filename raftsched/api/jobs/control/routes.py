@@ -175,7 +175,9 @@ class Controls:
         return response
 
     def _job(self, request: web.Request) -> Job:
-        return found_job(self._backend.fresh_state(), request)
+        job = found_job(self._backend.fresh_state(), request)
+        principal_of(request).require_within_queues(job.spec.queue)
+        return job
 
 
 def _revision_of(request: web.Request) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
+from raftsched.api.access.principal import check_again, principal_of
 from raftsched.api.access.requests import query_in
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
@@ -74,6 +75,8 @@ class JobRecords:
             workers, liveness = leadership.workers_for(job.spec.queue), leadership.lease_liveness(job.id)
         else:
             workers = marked_workers(reading.state, job.spec.queue, reading.now_ms)
+        sees = principal_of(request).sees_worker
+        workers = [worker for worker in workers if sees(worker.name, worker.tenant)]
         return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, liveness))
 
     async def get_logs(self, request: web.Request) -> web.Response:
@@ -93,3 +96,4 @@ class JobRecords:
                 return reading.response(reply)
             place = behind(reply)
             await asyncio.sleep(min(_POLL_SECONDS, left))
+            check_again(request)
