@@ -21,8 +21,17 @@ from raftsched import limits
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.principal import ANYBODY, Principal
 from raftsched.api.backend import Backend
-from raftsched.core.records.api_token import EVERY_TENANT, TOKEN_PREFIX, ApiToken, Role, digest_of
+from raftsched.core.records.api_token import (
+    EVERY_TENANT,
+    TOKEN_PREFIX,
+    ApiToken,
+    Role,
+    decode_api_token,
+    digest_of,
+    encode_api_token,
+)
 from raftsched.core.records.bounds import is_name
+from raftsched.core.records.ids import TimeMs
 from raftsched.errors import Malformed, Unauthorized, Unavailable
 
 CREDENTIALS_HEADER: Final = "Authorization"
@@ -130,8 +139,9 @@ class TokenDoor:
         if found is not None and found["id"] == EXECUTOR and self._admin.is_executor(found["secret"]):
             return Principal(EXECUTOR, Role.WORKER, None, token_id=EXECUTOR)
         token = None if found is None else self._backend.stale_state()[0].api_token(found["id"])
-        # A secret is compared even if there is no such token, so that both take the same time.
-        is_right = found is not None and (token or _NOBODY).accepts(found["secret"], self._backend.now_ms())
+        # Without such a token another is read, and the secret is compared with it, so that both take the same time.
+        known = token or decode_api_token(_NOBODY)
+        is_right = found is not None and known.accepts(found["secret"], self._backend.now_ms())
         if not is_right and self._admin.is_admin(text):
             return Principal(ADMIN, Role.ADMIN, None, token_id=ADMIN)
         if found is not None:
@@ -205,4 +215,6 @@ def _bearer(headers: Headers) -> str:
     return found["token"]
 
 
-_NOBODY: Final = ApiToken("", digest_of(""), "", Role.VIEWER, "", (), expires_at_ms=1)  # type: ignore[arg-type]  # in 1970
+_NOBODY: Final = encode_api_token(
+    ApiToken("nobody", digest_of(""), "nobody", Role.ADMIN, "nobody", (), TimeMs(1), created_at_ms=TimeMs(1))  # in 1970
+)

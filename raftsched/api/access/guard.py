@@ -23,6 +23,8 @@ from raftsched.errors import Forbidden, Unauthorized
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _REFUSAL_SECONDS: Final = 0.25
+_LATE_SECONDS: Final = 0.2
+"""Time for which a follower's copy of the tokens may be behind the leader's."""
 _SLOWED_MAX: Final = 1_000
 """Refusals that wait at the same time; more are answered at once, so that they hold no memory."""
 _LOG_SECONDS: Final = 5.0
@@ -66,7 +68,7 @@ class Guard:
         except Unauthorized:
             if self._is_leading():
                 raise
-            await self._slow_down()
+            await self._wait_until(asyncio.get_running_loop().time() + _LATE_SECONDS)
             return self.door.principal(headers)
 
     def screened(self, access: Access, handler: Handler) -> Handler:
@@ -76,6 +78,7 @@ class Guard:
 
         @wraps(handler)
         async def answer(request: web.Request) -> web.StreamResponse:
+            began = asyncio.get_running_loop().time()
             try:
                 if CREDENTIALS_HEADER not in request.headers and (voucher := self._voucher(request)):
                     headers = CIMultiDict(request.headers)
@@ -84,7 +87,7 @@ class Guard:
                 self.door.screen(request.headers)
                 return await handler(request)
             except (Unauthorized, Forbidden) as error:
-                await self.note(request, error)
+                await self.note(request, error, began)
                 raise
 
         return answer
@@ -94,8 +97,11 @@ class Guard:
         names = client_certificate_names(request)
         return self.door.voucher(names) if names else None
 
-    async def note(self, request: web.Request, error: Unauthorized | Forbidden) -> None:
-        """Count and log a refusal, and wait."""
+    async def note(self, request: web.Request, error: Unauthorized | Forbidden, began: float) -> None:
+        """Count and log a refusal of a request that began then, and wait.
+
+        The wait counts from there, so that the time of the reply does not depend on what was compared.
+        """
         self.refused_count += 1
         now = asyncio.get_running_loop().time()
         if now - self._logged_at >= _LOG_SECONDS:
@@ -110,14 +116,14 @@ class Guard:
                 refused_count=self.refused_count,
             )
         if isinstance(error, Unauthorized):
-            await self._slow_down()
+            await self._wait_until(began + _REFUSAL_SECONDS)
 
-    async def _slow_down(self) -> None:
+    async def _wait_until(self, at: float) -> None:
         if self._slowed >= _SLOWED_MAX:
             return
         self._slowed += 1
         try:
-            await asyncio.sleep(_REFUSAL_SECONDS)
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
         finally:
             self._slowed -= 1
 

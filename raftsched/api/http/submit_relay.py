@@ -84,14 +84,15 @@ class RelayedSubmits:
 
         Raises `Unavailable` if certainly none of them took effect, so that all of them wait for a leader.
         """
+        began = asyncio.get_running_loop().time()
         try:
             submits = _decode_submits(await self._bodies.read(request))
         except msgspec.DecodeError as error:
             raise Malformed(f"not the submits that a node forwards: {error}") from None
         answers = await asyncio.gather(*map(self._answer, submits))
         # A follower relays only tokens that it knows. So this delays nobody else, but who guesses tokens here.
-        if error := next((answer for answer in answers if isinstance(answer, Unauthorized)), None):
-            await self._guard.note(request, error)
+        if refusals := [answer for answer in answers if isinstance(answer, Unauthorized)]:
+            await self._guard.note(request, refusals[0], began)
         refused = [answer for answer in answers if is_refused_now(answer)]
         if answers and len(refused) == len(answers):
             raise refused[0]

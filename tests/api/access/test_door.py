@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from raftsched.core.records.api_token import Role
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
 from tests.api.access.scene import ADMIN_TEXT, BAD, Caller, Door, executor_token, guarded, make_token
-from tests.api.node import Answer, Api
+from tests.api.node import Answer, Api, SimulatedNode
 
 CALLERS: Final = BAD | {
     "acme": Caller(Role.SUBMITTER),
@@ -332,11 +333,16 @@ async def test_long_polls_give_nothing_to_a_token_that_was_revoked_meanwhile(
         other = await door.by(TOKENS["worker"])
         [lease] = (await other.post("leases", asked | {"worker": "w3"})).json["leases"]
         viewer = await door.by(make_token(node, "v2", Caller(Role.VIEWER)))
-        monkeypatch.setattr(node, "fresh_state", lambda: reads.append(None) or node.state)
+        monkeypatch.setattr(node, "fresh_state", partial(counted, node, reads))
         logs = asyncio.ensure_future(viewer.get(f"jobs/{lease['job_id']}/logs", wait_seconds=20))
         await until(lambda: len(reads) > 1)
         node.apply(RevokeToken("v2"))
         assert (await answer_of(logs)).status == 401
+
+
+def counted(node: SimulatedNode, reads: list[None]) -> State:
+    reads.append(None)
+    return node.state
 
 
 async def answer_of(request: asyncio.Future[Answer]) -> Answer:

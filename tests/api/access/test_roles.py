@@ -134,15 +134,16 @@ async def status_of(api: Api, method: str, path: str, text: str | None) -> int:
     for part, value in _PARTS.items():
         path = path.replace(part, value)
     headers = {} if text is None else {"Authorization": f"Bearer {text}"}
-    options = {"json": {}} if method in ("POST", "PUT", "PATCH") else {}
-    async with api.session.request(method, api.node.api_url + path, headers=headers, **options) as reply:
+    document: object = {} if method in ("POST", "PUT", "PATCH") else None
+    async with api.session.request(method, api.node.api_url + path, headers=headers, json=document) as reply:
         return reply.status
 
 
 async def test_each_route_lets_in_those_who_may_use_it_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "_REFUSAL_SECONDS", 0.0)
+    for name in ("_REFUSAL_SECONDS", "_LATE_SECONDS"):
+        monkeypatch.setattr(guard, name, 0.0)
     table = [(method, route.path) for route in routes() for method in route.methods]
     assert {f"{method} {path}" for method, path in table if method != "HEAD"} == set(ALLOWED)
     async with guarded(tmp_path, BAD | GOOD) as api:

@@ -285,7 +285,7 @@ async def test_lists_of_a_tenant_show_nothing_of_another(tmp_path: Path) -> None
         for route in routes():
             if route.method != "GET" or "{" in route.path or route.reply_type == STREAM_TYPE:
                 continue
-            known = set(route.query.__struct_fields__) if route.query else set()
+            known = {field.name for field in msgspec.structs.fields(route.query)} if route.query else set[str]()
             cursor = ""
             if "cursor" in known and "limit" in known:
                 listed = await scene.a.ask("GET", f"{route.path}?limit=1")
