@@ -163,7 +163,7 @@ def _tenant(wanted: TokenRequest, caller: Principal) -> str:
         raise Invalid(f"tenant: expected {NAME_RULE}, or {EVERY_TENANT}", field="tenant")
     tenant = caller.tenant_for(wanted.tenant or caller.scope or TENANT_DEFAULT)
     if OWNER_END in tenant:
-        told = f"may not contain {OWNER_END}, which stands between a tenant and the name of its queue"
+        told = f"may not contain {OWNER_END}, which separates a tenant from the name of its queue"
         raise Invalid(f"tenant: {told}", field="tenant")
     return tenant
 
