@@ -44,7 +44,7 @@ class PeerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A client that the name in its certificate identifies. Nothing grants it the role yet: it needs a token."""
+    """A client that the name in its certificate identifies, in place of a token."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     """A DNS name or the common name of the certificate, exactly."""
