@@ -2,6 +2,9 @@
 
 A secret is a file of a directory, or the variable `RAFTSCHED_SECRET_<NAME>` of the executor's environment: upper case,
 with `_` for each character that is no letter or digit. It is read for each run, so that a new value needs no restart.
+
+These are the secrets of the default tenant. Executors work for all tenants, and a job chooses where its request goes. So
+another tenant's job reads only files in the directory of its tenant, `<directory>/<tenant>/<name>`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from typing import Final
 from urllib.parse import quote
 
 from raftsched import limits
+from raftsched.core.records.ids import TENANT_DEFAULT
 from raftsched.errors import Invalid
+from raftsched.wire.common import is_name
 
 PREFIX: Final = "RAFTSCHED_SECRET_"
 _SHORTEST_CUT: Final = 4
@@ -39,33 +44,47 @@ class Secrets:
         self._directory = directory
         self._environment = environment
 
-    def read(self, name: str) -> str:
-        """Return the value of a secret; raises `MissingSecret`."""
-        variable = variable_of(name)
-        value = self._file(name) if self._directory is not None else None
-        value = self._environment.get(variable) if value is None else value
-        if value is None:
-            directory = "" if self._directory is None else f" and there is no file {self._directory / name}"
-            raise MissingSecret(f"the secret {name} is missing: {variable} is not set{directory}")
+    def read(self, name: str, tenant: str = TENANT_DEFAULT) -> str:
+        """Return the value of a secret of a tenant; raises `MissingSecret`."""
+        is_default = tenant in ("", TENANT_DEFAULT)  # a run that no cluster gave has none
+        value = self._of_default(name) if is_default else self._of_tenant(name, tenant)
         if not value:
             raise MissingSecret(f"the secret {name} is empty")
         return value
 
-    def _file(self, name: str) -> str | None:
-        """Return the content of a secret's file without the line feed at its end; None if there is no file."""
-        assert self._directory is not None
-        try:
-            with (self._directory / name).open("rb") as file:
-                content = file.read(limits.SECRET_BYTES_MAX + 1)
-            if len(content) > limits.SECRET_BYTES_MAX:
-                raise MissingSecret(f"the secret {name} is larger than {limits.SECRET_BYTES_MAX} bytes")
-            return content.decode().removesuffix("\n").removesuffix("\r")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise MissingSecret(f"the secret {name} can't be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise MissingSecret(f"the secret {name} is not UTF-8 text") from None
+    def _of_default(self, name: str) -> str:
+        variable = variable_of(name)
+        value = _content(self._directory / name, name) if self._directory is not None else None
+        value = self._environment.get(variable) if value is None else value
+        if value is None:
+            directory = "" if self._directory is None else f" and there is no file {self._directory / name}"
+            raise MissingSecret(f"the secret {name} is missing: {variable} is not set{directory}")
+        return value
+
+    def _of_tenant(self, name: str, tenant: str) -> str:
+        if self._directory is None or not is_name(tenant):  # a name is no path
+            raise MissingSecret(f"the secret {name} is missing: tenants have theirs in a directory of secrets")
+        file = self._directory / tenant / name
+        value = _content(file, name)
+        if value is None:
+            raise MissingSecret(f"the secret {name} of the tenant {tenant} is missing: there is no file {file}")
+        return value
+
+
+def _content(file: Path, name: str) -> str | None:
+    """Return the content of a secret's file without the line feed at its end; None if there is no file."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(limits.SECRET_BYTES_MAX + 1)
+        if len(content) > limits.SECRET_BYTES_MAX:
+            raise MissingSecret(f"the secret {name} is larger than {limits.SECRET_BYTES_MAX} bytes")
+        return content.decode().removesuffix("\n").removesuffix("\r")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MissingSecret(f"the secret {name} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MissingSecret(f"the secret {name} is not UTF-8 text") from None
 
 
 def variable_of(name: str) -> str:

@@ -39,6 +39,28 @@ def test_unusable_secret_is_named_and_its_value_is_not(tmp_path: Path, content: 
     assert "canary" not in str(caught.value)
 
 
+def test_tenant_reads_no_secret_but_those_in_its_own_directory(tmp_path: Path) -> None:
+    """An executor works for all tenants, and a job chooses the target that gets the secret."""
+    for place in ("key", "acme/key", "acme/only"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(f"canary of {place}")
+    secrets = Secrets(tmp_path, environment={"RAFTSCHED_SECRET_ONLY": "canary", "RAFTSCHED_SECRET_ZETA_KEY": "canary"})
+    assert [secrets.read("key", tenant) for tenant in ("", "default", "acme")] == [
+        *["canary of key"] * 2, "canary of acme/key",
+    ]  # fmt: skip
+    assert secrets.read("only") == "canary"
+    (tmp_path / "zeta").mkdir()
+    for tenant, name in (("zeta", "key"), ("zeta", "only"), ("acme", "only2"), ("nobody", "key"), (".", "key"),
+                         ("..", tmp_path.name), ("../acme", "key"), ("zeta/../acme", "key"), ("/", "key")):  # fmt: skip
+        with pytest.raises(MissingSecret) as caught:
+            secrets.read(name, tenant)
+        assert "canary" not in str(caught.value)
+    with pytest.raises(MissingSecret, match="can't be read"):
+        secrets.read("acme")
+    with pytest.raises(MissingSecret, match="in a directory"):
+        Secrets(environment={"RAFTSCHED_SECRET_KEY": "canary"}).read("key", "acme")
+
+
 def test_directory_that_is_none_is_refused_at_start(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="secrets_dir"):
         Secrets(tmp_path / "missing")

@@ -108,7 +108,7 @@ class HttpExecutor:
         names += [] if call.bearer is None else [call.bearer.secret]
         names += secret_names(ctx.parameters)
         try:
-            return {name: self._settings.secrets.read(name) for name in names}
+            return {name: self._settings.secrets.read(name, ctx.tenant) for name in names}
         except MissingSecret as error:
             raise InvalidCall(str(error)) from None
 

@@ -96,7 +96,7 @@ class ShellExecutor:
     def _secrets_of(self, ctx: Context) -> Mapping[str, str]:
         """Return name -> value of the secrets among the parameters of a run; raises `CommandRefused`."""
         try:
-            return {name: self._secrets.read(name) for name in secret_names(ctx.parameters)}
+            return {name: self._secrets.read(name, ctx.tenant) for name in secret_names(ctx.parameters)}
         except MissingSecret as error:
             raise CommandRefused(str(error)) from None
 

@@ -586,6 +586,9 @@ async def test_parameters_are_filled_in_and_a_secret_among_them_stays_with_the_f
         missing = context(f"{target.url}/echo", parameters={"token": {"secret": "nope"}})
         with pytest.raises(InvalidCall, match="the secret nope is missing"):
             await executor(missing, body)
+        see_other.tenant = "acme"
+        with pytest.raises(InvalidCall, match="the secret token is missing: tenants"):
+            await executor(see_other, body)
 
 
 # -- callbacks --------------------------------------------------------------------------------------------------------

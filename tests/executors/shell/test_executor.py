@@ -86,6 +86,10 @@ async def test_command_gets_the_values_of_parameters_and_its_log_no_secret(tmp_p
     assert file.read_text() == "e u,10,,canary\ncanary 2 {{x}}"
     assert result.stdout_tail == "e u,10,,[secret shop-token]\n[secret shop-token] 2 {{x}}"
     assert attempt.lines == [f"stdout: {line}" for line in result.stdout_tail.splitlines()]
+    foreign = Attempt(["true"], parameters=parameters)
+    foreign.context.tenant = "acme"
+    with pytest.raises(errors.CommandRefused, match="the secret shop-token is missing: tenants"):
+        await foreign.run(None, executor=executor)
     for argv, stdin, told in (
         ([*SH, "echo $RAFTSCHED_PARAMETER_TOKEN >&2; exit 1"], None, r"\[secret shop-token\]"),
         (["cat"], "{{parameters.no}}", "stdin: no run has the fact 'parameters.no'"),
