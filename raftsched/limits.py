@@ -169,7 +169,11 @@ TOKEN_OVERLAP_SECONDS_MAX = 30 * 86_400
 """Longest time for which the text of a token before its rotation is accepted."""
 TOKENS_MAX = 10_000
 """API tokens; one that is made counts them all."""
+TENANT_TOKENS_MAX = 1_000
+"""Tokens that admins of one tenant may make, so that they leave room for others."""
 QUEUES_CONFIGURED_MAX = 10_000
+TENANT_QUEUES_CONFIGURED_MAX = 1_000
+"""Queues of its own to which one tenant may give settings, so that it leaves room for others."""
 QUEUE_WEIGHTS_MAX = 1_000
 QUEUE_LIMIT_MAX = 1_000_000
 RATE_PERIOD_MS_MAX = 7 * 86_400_000
@@ -301,6 +305,8 @@ PASSED_FIRE_TIMES_COUNTED_MAX = 2_000
 EVENTS_KEPT_MAX = 20_000
 """Latest events in memory, some 300 bytes each, for readers that come back."""
 EVENT_STREAMS_MAX = 500
+TENANT_EVENT_STREAMS_MAX = 100
+"""Streams of events that the tokens of one tenant may have at one node."""
 EVENTS_PER_WRITE_MAX = 200
 """Events written to a reader at once, so that no reader blocks the loop for long."""
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -54,7 +55,8 @@ class Events:
     def __init__(self, backend: Backend, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self._backend = backend
         self._heartbeat_seconds = heartbeat_seconds
-        self._stream_count = 0
+        self._stream_counts: Counter[str | None] = Counter()
+        """By the tenant of a token; None = of all tenants."""
         self._closing = asyncio.Event()
 
     def routes(self) -> tuple[Route, ...]:
@@ -79,11 +81,15 @@ class Events:
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
         """Stream committed changes, from now on or after `Last-Event-ID` (server-sent events)."""
-        wanted = _wanted(query_in(request, EventsQuery), principal_of(request))
+        caller = principal_of(request)
+        wanted = _wanted(query_in(request, EventsQuery), caller)
         place = _last_place(request)
-        if self._stream_count >= limits.EVENT_STREAMS_MAX:
+        tenant = caller.scope if caller.is_bound else None
+        if tenant is not None and self._stream_counts[tenant] >= limits.TENANT_EVENT_STREAMS_MAX:
+            raise Unavailable(f"this node serves {self._stream_counts[tenant]} streams of the tenant; ask another")
+        if self._stream_counts.total() >= limits.EVENT_STREAMS_MAX:
             raise Unavailable(f"this node serves {limits.EVENT_STREAMS_MAX} streams of events already; ask another")
-        self._stream_count += 1
+        self._stream_counts[tenant] += 1
         try:
             response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE, "X-Accel-Buffering": "no"})
             await response.prepare(request)
@@ -100,7 +106,9 @@ class Events:
                     request.transport.abort()
             return response
         finally:
-            self._stream_count -= 1
+            self._stream_counts[tenant] -= 1
+            if not self._stream_counts[tenant]:
+                del self._stream_counts[tenant]
 
     async def _serve(
         self, response: web.StreamResponse, wanted: Wanted, place: Place | None, check: Callable[[], None]

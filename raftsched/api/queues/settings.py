@@ -71,6 +71,10 @@ class QueueSettings:
         state = self._backend.fresh_state()
         if state.queue(operation.name) is None and len(state.queues()) >= limits.QUEUES_CONFIGURED_MAX:
             raise Rejected("limit_reached", f"{limits.QUEUES_CONFIGURED_MAX} queues have settings; no more can")
+        if caller.is_bound and state.queue(operation.name) is None:
+            own_count = sum(caller.owns_queue(queue.name) for queue in state.queues())
+            if own_count >= limits.TENANT_QUEUES_CONFIGURED_MAX:
+                raise Rejected("limit_reached", f"{own_count} queues of the tenant have settings; no more can")
         saved = await propose(self._backend, operation, QueueSaved)
         return json_response(settings_reply(saved.queue, caller))
 

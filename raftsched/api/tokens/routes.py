@@ -15,6 +15,7 @@ from typing import Final
 from aiohttp import web
 from msgspec.structs import replace
 
+from raftsched import limits
 from raftsched.api.access.door import ADMIN, EXECUTOR
 from raftsched.api.access.principal import OWNER_END, TENANT_DEFAULT, Principal, principal_of
 from raftsched.api.access.rules import Access
@@ -34,7 +35,7 @@ from raftsched.core.records.bounds import ANONYMOUS
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue_patterns import accepts
 from raftsched.core.state.results import TokenSaved
-from raftsched.errors import Forbidden, Invalid, NotFound
+from raftsched.errors import Forbidden, Invalid, NotFound, Rejected
 from raftsched.wire.common import NAME_RULE, is_name
 from raftsched.wire.tokens import (
     RevokedReply,
@@ -97,6 +98,7 @@ class Tokens:
             caller.require_queue(queue, f"queues[{position}]")
         if operation.name in _TAKEN_NAMES:
             raise Invalid(f"name: {operation.name} is the name of another caller in the audit trail", field="name")
+        self._require_room(caller)
         saved = await propose(self._backend, operation, TokenSaved)
         response = json_response(_document(saved.token, now_ms, text=_text(token_id, secret)), status=201)
         response.headers["Location"] = f"{BASE_PATH}/tokens/{token_id}"
@@ -135,6 +137,15 @@ class Tokens:
         token = self._found(request)
         await propose(self._backend, RevokeToken(token.id, actor_of(request)), TokenSaved)
         return json_response(RevokedReply(id=token.id, name=token.name, revoked=True))
+
+    def _require_room(self, caller: Principal) -> None:
+        """Raise `Rejected` if the tenant of the caller has all tokens that one tenant may have."""
+        if not caller.is_bound:
+            return
+        tokens = self._backend.fresh_state().list_api_tokens(after=b"", limit=limits.TOKENS_MAX).items
+        if sum(_sees(caller, token) for _, token in tokens) >= limits.TENANT_TOKENS_MAX:
+            told = f"the tenant has {limits.TENANT_TOKENS_MAX} tokens, and no more may be"
+            raise Rejected("limit_reached", told)
 
     def _found(self, request: web.Request) -> ApiToken:
         """Return the token that the path names; raises `NotFound` if there is none for its caller, and `Forbidden` for one

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from raftsched import limits
 from raftsched.api.access.principal import Principal
 from raftsched.api.http.routes import STREAM_TYPE
 from raftsched.core.records.api_token import Role
@@ -338,6 +339,27 @@ async def test_counts_and_reasons_of_a_shared_queue_are_the_callers_own(tmp_path
         assert "no_worker" in reasons
         assert CANARY not in reasons
         assert '"worker_count"' not in reasons, "how many workers another tenant has"
+
+
+async def test_one_tenant_leaves_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TENANT_TOKENS_MAX", 3)
+    monkeypatch.setattr(limits, "TENANT_QUEUES_CONFIGURED_MAX", 1)
+    monkeypatch.setattr(limits, "TENANT_EVENT_STREAMS_MAX", 1)
+    async with world(tmp_path) as scene:
+        own = {name: scene.a if name == "acme" else scene.b for name in ("acme", "zeta")}
+        tokens = {name: await api.post("tokens", {"role": "viewer"}) for name, api in own.items()}
+        assert {name: answer.status for name, answer in tokens.items()} == {"acme": 409, "zeta": 201}
+        queues = {name: await api.patch(f"queues/{name}:new", {"concurrency": 1}) for name, api in own.items()}
+        assert {name: answer.status for name, answer in queues.items()} == {"acme": 409, "zeta": 200}
+        assert {tokens["acme"].code, queues["acme"].code} == {"limit_reached"}
+        assert (await scene.a.patch(f"queues/acme:{CANARY}", {"concurrency": 1})).status == 200, "it has settings"
+        url = f"{scene.a.node.api_url}/api/v1/events"
+        async with (
+            scene.a.session.get(url) as first,
+            scene.a.session.get(url) as more,
+            scene.b.session.get(url) as other,
+        ):
+            assert [reply.status for reply in (first, more, other)] == [200, 503, 200]
 
 
 async def test_relations_across_tenants_cannot_be_made_by_a_token_of_all(tmp_path: Path) -> None:
