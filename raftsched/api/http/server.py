@@ -7,6 +7,7 @@ token, and with its own version.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from aiohttp import web
 from raftsched.api.http.problems import http_problem, problem_response
 
 SERVER: Final = "raftsched"
+_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Runner(web.AppRunner):
@@ -28,11 +30,25 @@ class Runner(web.AppRunner):
         return _Server(server.request_handler, request_factory=server.request_factory, settings=self._settings)
 
 
+def _with_problems(handler: _Handler) -> _Handler:
+    """Return the handler; it answers with a problem also if aiohttp rejects a request before the application's
+    middlewares: for the header `Expect`.
+    """
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return problem_response(http_problem(error.status, error.reason))
+
+    return answer
+
+
 class _Server(web.Server):
     """Creates the connections; a handler is cancelled when its client disconnects."""
 
     def __init__(self, handler: Any, *, request_factory: Any, settings: dict[str, Any]) -> None:
-        super().__init__(handler, request_factory=request_factory, handler_cancellation=True)
+        super().__init__(_with_problems(handler), request_factory=request_factory, handler_cancellation=True)
         self._settings = settings
 
     def __call__(self) -> web.RequestHandler:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from raftsched import errors
@@ -9,6 +11,7 @@ from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Refused
 from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
+from tests.api.node import Api
 from tests.for_each import for_each
 
 
@@ -66,3 +69,14 @@ def test_refusal_names_the_field_by_its_path(message: str, at: str, field: str, 
 def test_refusal_names_the_job_that_stands_in_the_way() -> None:
     problem = problem_of(refusal(Refused(RejectCode.UNIQUE_CONFLICT, "unique: no", JobId(bytes(16)))))
     assert problem.job_id == "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.mark.parametrize("path", ["api/v1/jobs", "unknown"])
+async def test_expectation_that_is_not_known_is_a_problem(api: Api, path: str) -> None:
+    """aiohttp refuses it as plain text, before the application sees the request."""
+    head = f"POST /{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 200-secret\r\nContent-Length: 0\r\n\r\n"
+    reply = await asyncio.wait_for(api.raw(head.encode()), 5)
+    assert reply.startswith(b"HTTP/1.1 417 ")
+    assert b"Content-Type: application/problem+json\r\n" in reply
+    assert b'"code":"expectation_failed"' in reply
+    assert b"secret" not in reply

@@ -9,6 +9,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +33,13 @@ _WAIT_SECONDS: Final = 0.1
 _EVERYWHERE: Final = frozenset({"cluster", "tenants", "tokens"})
 """Nouns of which the admin of all needs no tenant to change them."""
 _SPARE: Final = "spare"
+_ACCEPTED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "/api/v1/schedules": {"cron": "0 0 1 1 *", "job": {"name": "made"}},
+    "/api/v1/workflows": {"jobs": {"a": {"name": "made"}, "b": {"name": "made", "depends_on": ["a"]}}},
+    "/api/v1/leases": {"worker": "w1", "queues": ["*"], "capacity": 5},
+    "/api/v1/jobs": {},
+}
+"""Bodies that are accepted, with a name: few that a document's schema allows are."""
 _PORT: Final = re.compile(r".+:\d{1,5}")
 
 
@@ -87,6 +95,10 @@ class Craft:
             known = self._known.some(noun, tenant, self._chance) if self._chance.random() < 0.8 else None
             if known is not None:
                 request.path[name] = known
+        accepted = _ACCEPTED.get(request.operation.path)
+        if accepted is not None and isinstance(request.body, dict) and self._chance.random() < 0.5:
+            names = self._chance.sample(sorted(request.body), min(len(request.body), 1))
+            request.body = {name: request.body[name] for name in names} | deepcopy(dict(accepted))
         if isinstance(request.body, dict):
             self._fill(request.body, noun, tenant, request.path.get("id"))
 
