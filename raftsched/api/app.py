@@ -93,7 +93,7 @@ def create_app(
     quotas = SubmitQuotas(backend)
     guard = Guard(door, lambda: backend.is_leading)
     for route in all_routes(backend, bodies, forwarder, events, quotas):
-        checked = refusing_queries(refusing_bodies(route, bodies))
+        checked = forwarder.confirming(refusing_queries(refusing_bodies(route, bodies)))
         checked = replace(checked, handler=guard.protected(route.access, checked.handler))
         handler = guard.screened(route.access, forwarder.at_leader(checked))
         for method in route.methods:

@@ -30,7 +30,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import Final
 
 from aiohttp import web
@@ -149,8 +149,6 @@ class Forwarder:
         if route.answered is Answered.HERE:
             return route.handler
         may_be_stale = route.answered is Answered.BY_LEADER_UNLESS_STALE
-        if route.query is not None and issubclass(route.query, ReadQuery):
-            route = replace(route, handler=self._confirming(route.handler))
 
         async def answer(request: web.Request) -> web.StreamResponse:
             if may_be_stale and request.query.get("consistency") == "stale":
@@ -167,15 +165,18 @@ class Forwarder:
 
         return answer
 
-    def _confirming(self, handler: Handler) -> Handler:
-        """Return the handler of a read; if the request asks for it, a majority confirms the leader first."""
+    def confirming(self, route: Route) -> Route:
+        """Return `route`; if it is a read, and the request asks for it, a majority confirms the leader first."""
+        if route.answered is Answered.HERE or route.query is None or not issubclass(route.query, ReadQuery):
+            return route
 
+        @wraps(route.handler)
         async def answer(request: web.Request) -> web.StreamResponse:
             if request.query.get("consistency") == "quorum":
                 await self._backend.confirm_lead()
-            return await handler(request)
+            return await route.handler(request)
 
-        return answer
+        return replace(route, handler=answer)
 
     def _led_until(self, arrived_at: float) -> float:
         """Return the time of the last known leader, at most `arrived_at`: the start of a request's wait for the next

@@ -129,6 +129,14 @@ async def test_refusal_tells_nothing_of_the_cluster_or_the_fault(api: Api) -> No
     assert not {name for name in answers[0].headers if name.startswith("Raftsched-")}
 
 
+async def test_who_is_refused_costs_no_question_to_other_nodes(api: Api) -> None:
+    path = f"{JOBS}?consistency=quorum"
+    assert await told(api, bearer(f"{TOKENS['acme']}x"), path=path) == 401
+    assert api.node.confirmed == 0
+    assert await told(api, bearer(TOKENS["acme"]), path=path) == 200
+    assert api.node.confirmed == 1
+
+
 # -- limits of a token -------------------------------------------------------------------------------------------------
 
 
