@@ -50,6 +50,14 @@ async def is_given_up(api: Api, job_id: str) -> bool:
     return "expiring" in str(explained) or job["failure_reason"] == "expired"
 
 
+@proves("TokenRequest.expires_at", "RotateTokenRequest.overlap_seconds")
+async def a_token_that_expired_in_1970_is_not_made_and_one_without_an_overlap_ends_at_once(api: Api) -> None:
+    refused(await api.post("tokens", {"role": "viewer", "expires_at": EPOCH}), "expires_at")
+    token = (await api.post("tokens", {"role": "viewer"})).json
+    rotated = (await api.post(f"tokens/{token['id']}/rotate", {"overlap_seconds": 0})).json
+    assert (rotated["expires_at"], rotated["former_until"]) == (None, None)
+
+
 # -- when a job runs and ends -----------------------------------------------------------------------------------------
 
 _BODIES = ("JobRequest", "TaskRequest", "TimedJobBody", "LegacyJobRequest", "JobBody")

@@ -82,6 +82,10 @@ class Tokens:
             from_ms=now_ms,
             prefix="",
         )
+        if wanted.expires_at is not None and (expires_ms or 0) <= now_ms:
+            raise Invalid(
+                "expires_at: expected a time in the future; without it the token does not expire", field="expires_at"
+            )
         operation = CreateToken(
             token_id,
             digest_of(secret),

@@ -91,7 +91,7 @@ class Verdicts:
         owner = self.owners.get(request.path.get("id", ""))
         if caller.tenant and owner is not None and owner != caller.tenant:
             yield f"{caller.name} reached a record of {owner}"
-        if operation.body is not None and request.content is not None and operation.path not in _BY_ITEM:
+        if operation.body is not None and request.content and operation.path not in _BY_ITEM:
             yield from _mismatches(operation.body, request.content, "a body was accepted that is not")
 
     def _leaks(self, request: Request, caller: Caller, sent: bytes, reply: Reply) -> Iterator[str]:
