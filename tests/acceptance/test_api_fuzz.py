@@ -13,6 +13,7 @@ from raftsched.api.workers.routes import Workers
 from raftsched.cli.local.cluster import LocalCluster
 from tests.api.node import Api, SimulatedNode, serving
 from tests.drills.api_fuzz import __main__ as drill
+from tests.drills.api_fuzz import nodes
 from tests.drills.api_fuzz.callers import Caller, Cast
 from tests.drills.api_fuzz.document import problem_validator
 from tests.drills.api_fuzz.fuzzer import Fuzzer
@@ -38,11 +39,13 @@ async def test_routes_that_fail_or_answer_otherwise_than_documented_are_found(mo
         raise ZeroDivisionError
 
     async def list_workers(_self: Workers, _request: web.Request) -> web.Response:
-        return web.json_response({"workers": [{"name": 7}], "seen": "reserved-1"})
+        return web.json_response({"workers": [{"name": 7}], "seen": ["reserved-1", "beta-1"]})
 
     monkeypatch.setattr(Health, "health", health)
     monkeypatch.setattr(Workers, "list_workers", list_workers)
-    cast = Cast(("acme-1",), "reserved-1", [Caller("anybody", tenant="acme-1"), Caller("nobody", is_valid=False)])
+    cast = Cast(
+        ("acme-1", "beta-1"), "reserved-1", [Caller("anybody", tenant="acme-1"), Caller("nobody", is_valid=False)]
+    )
     async with serving(SimulatedNode()) as api, aiohttp.ClientSession() as session:
         fuzzer = Fuzzer([api.node.api_url], await _document(api), cast, session, seed=1)
         report = await fuzzer.run(requests_max=60, seconds_max=60)
@@ -51,6 +54,7 @@ async def test_routes_that_fail_or_answer_otherwise_than_documented_are_found(mo
         "GET /health: status 500 with the code internal_error",
         "GET /api/v1/workers: the reply is not as documented: workers.[]",
         "GET /api/v1/workers: the reply tells reserved-1",
+        "GET /api/v1/workers: anybody is told of beta-1",
         "GET /api/v1/queues: nobody was let in",
     ):
         assert expected in found
@@ -76,6 +80,14 @@ async def test_replies_that_are_no_clean_problems_are_found() -> None:
     assert list(problem_faults(Reply(404, headers, msgspec.json.encode(good)), schema)) == []
     [plain] = replies_in(b"HTTP/1.1 500 Oops\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx")
     assert list(problem_faults(plain, schema)) == ["status 500 with the content type 'text/plain'"]
+
+
+def test_nodes_that_end_or_log_a_fault_or_a_token_are_found(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, node_count=1)
+    [node] = cluster.nodes
+    node.log_file.write_text('{"event": "request_failed"}\n{"event": "ready"}\n{"token": "rs_1_secret"}\n')
+    assert len(nodes.faults_in_logs(cluster, ["rs_1_secret"])) == 2
+    assert nodes.faults_of(cluster, [1]) == ['n1 has ended: {"token": "rs_1_secret"}']
 
 
 async def _document(api: Api) -> dict[str, Any]:

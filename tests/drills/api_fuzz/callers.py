@@ -57,7 +57,7 @@ async def signed_up(session: aiohttp.ClientSession, url: str, admin_token: str, 
     cast.secrets.append(admin_token)
     for tenant in cast.tenants:
         for role in ROLES:
-            wanted = {"role": role, "tenant": tenant, "name": role}
+            wanted = {"role": role, "tenant": tenant, "name": f"fuzzing {role}"}
             made = await _posted(session, f"{url}/api/v1/tokens", admin, wanted)
             cast.callers.append(Caller(f"{role} of {tenant}", f"Bearer {made['token']}", tenant))
             cast.secrets.append(made["token"])
