@@ -14,11 +14,10 @@ from aiohttp import web
 from raftsched.api.access.rules import ROLES, Access
 from raftsched.core.records.api_token import EVERY_TENANT, Role
 from raftsched.core.records.bounds import ANONYMOUS, is_name
+from raftsched.core.records.ids import TENANT_DEFAULT
 from raftsched.core.records.queue_patterns import accepts
 from raftsched.errors import Forbidden, Invalid
 
-TENANT_DEFAULT: Final = "default"
-"""The tenant of what names none, if its caller may act for all tenants."""
 OWNER_END: Final = ":"
 """A queue `acme:reports` belongs to the tenant `acme`; queues without an owner are shared by all tenants."""
 _KEY: Final = web.RequestKey("principal", object)

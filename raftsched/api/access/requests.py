@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 from aiohttp import web
 from msgspec.structs import replace
 
-from raftsched.api.access.principal import TENANT_DEFAULT, Principal, principal_of
+from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.json.decode import parse_query
-from raftsched.core.records.ids import JobId
+from raftsched.core.records.ids import TENANT_DEFAULT, JobId
 from raftsched.core.records.spec import JobSpec
 from raftsched.storage.reader import StateReader
 

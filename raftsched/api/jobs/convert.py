@@ -15,7 +15,6 @@ import msgspec
 from msgspec import UNSET
 
 from raftsched import limits
-from raftsched.api.access.principal import TENANT_DEFAULT
 from raftsched.api.http.json_reply import seconds_or_none
 from raftsched.api.jobs.calls import call_of, name_of, payload_of, queue_of, shown_call
 from raftsched.api.json.decode import job_id_at
@@ -23,7 +22,7 @@ from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, milliseco
 from raftsched.core.jobs.facts import FACTS, PLACEHOLDER
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.bounds import utf8_bytes
-from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.ids import TENANT_DEFAULT, JobId, TimeMs
 from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import Template

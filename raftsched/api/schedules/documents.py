@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from raftsched.api.access.principal import TENANT_DEFAULT, Principal
+from raftsched.api.access.principal import Principal
 from raftsched.api.access.requests import require_queues
 from raftsched.api.http.json_reply import requested_time_or_none, seconds_or_none, time_text
 from raftsched.api.jobs.calls import payload_of
@@ -30,7 +30,7 @@ from raftsched.api.schedules.notices import watch_document, watch_of
 from raftsched.api.schedules.parameters import check_placeholders, parameter_document, parameters_of
 from raftsched.api.schedules.timing import anchored, first_fire_time, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
-from raftsched.core.records.ids import TimeMs, parse_job_id
+from raftsched.core.records.ids import TENANT_DEFAULT, TimeMs, parse_job_id
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import About, Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import Options, normalized

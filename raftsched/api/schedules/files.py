@@ -16,7 +16,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.api.access.principal import TENANT_DEFAULT, Principal, principal_of
+from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.access.requests import within
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
@@ -30,7 +30,7 @@ from raftsched.api.schedules.documents import named_schedule, save_operation, sc
 from raftsched.api.schedules.save import MOVED, Condition, ScheduleSaver
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.operations.schedules import ControlSchedule, SaveSchedule, ScheduleAction
-from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.ids import TENANT_DEFAULT, TimeMs
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.state.results import Refused, ScheduleSaved
 from raftsched.errors import Invalid

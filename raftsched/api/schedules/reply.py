@@ -7,11 +7,11 @@ from typing import Any, Final, Literal
 import msgspec
 from aiohttp import web
 
-from raftsched.api.access.principal import TENANT_DEFAULT, principal_of
+from raftsched.api.access.principal import principal_of
 from raftsched.api.http.consistency import etag
 from raftsched.api.http.json_reply import encode, id_text, json_response, time_or_none, time_text
 from raftsched.api.schedules.documents import named_schedule, schedule_document
-from raftsched.core.records.ids import TimeMs, job_id_text, parse_job_id
+from raftsched.core.records.ids import TENANT_DEFAULT, TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from raftsched import limits
-from raftsched.api.access.principal import TENANT_DEFAULT, principal_of
+from raftsched.api.access.principal import principal_of
 from raftsched.api.access.requests import query_in, within
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
@@ -41,7 +41,7 @@ from raftsched.api.schedules.reply import (
 )
 from raftsched.api.schedules.save import Condition, Found, ScheduleSaver
 from raftsched.core.operations.schedules import ControlSchedule, ScheduleAction
-from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.ids import TENANT_DEFAULT, TimeMs
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.state.results import ScheduleSaved
 from raftsched.errors import Invalid, Malformed

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.access.door import ADMIN, EXECUTOR
-from raftsched.api.access.principal import OWNER_END, TENANT_DEFAULT, Principal, principal_of
+from raftsched.api.access.principal import OWNER_END, Principal, principal_of
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
@@ -32,7 +32,7 @@ from raftsched.api.json.times import end_ms
 from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
 from raftsched.core.records.api_token import EVERY_TENANT, TOKEN_PREFIX, ApiToken, Role, digest_of
 from raftsched.core.records.bounds import ANONYMOUS
-from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.ids import TENANT_DEFAULT, TimeMs
 from raftsched.core.records.queue_patterns import accepts
 from raftsched.core.state.results import TokenSaved
 from raftsched.errors import Forbidden, Invalid, NotFound, Rejected

@@ -15,12 +15,11 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.api.access.principal import TENANT_DEFAULT
 from raftsched.api.jobs.convert import body_operation, options_of
 from raftsched.api.json.decode import StructDecoder, job_id_at
 from raftsched.api.json.times import due_at_ms
 from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
-from raftsched.core.records.ids import JobId
+from raftsched.core.records.ids import TENANT_DEFAULT, JobId
 from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.workflows.dag import find_cycle
