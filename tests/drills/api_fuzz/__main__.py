@@ -20,7 +20,7 @@ from tests.drills.api_fuzz.document import problem_validator
 from tests.drills.api_fuzz.fuzzer import Fuzzer, Report
 from tests.drills.api_fuzz.raw import fuzz_raw
 
-SETTINGS: Final = {"lease_seconds": 5.0}
+SETTINGS: Final = {"lease_seconds": 60.0}
 _PROGRESS_SECONDS: Final = 20.0
 _LEADER_SECONDS_MAX: Final = 180.0
 """For a machine that has other work: this one runs with a low priority."""

@@ -28,7 +28,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 _OPAQUE: Final = frozenset({"jobs", "workflows", "runs", "tokens"})
 """Nouns that are named by ids that the server makes, never the same for two tenants."""
 _FIELDS: Final = {"job_id": "jobs", "run_id": "runs", "workflow_id": "workflows", "schedule_id": "schedules"}
-_KEPT_MAX: Final = 400
+_KEPT_MAX: Final = 100
 _WAIT_SECONDS: Final = 0.1
 _EVERYWHERE: Final = frozenset({"cluster", "tenants", "tokens"})
 """Nouns of which the admin of all needs no tenant to change them."""
@@ -52,23 +52,21 @@ class Known:
     """The tenant of each id of an opaque noun that a caller of one tenant was told."""
     fencing_tokens: dict[str, int] = field(default_factory=dict)
 
-    def note(self, noun: str, tenant: str, reply: Any, chance: random.Random) -> None:
+    def note(self, noun: str, tenant: str, reply: Any) -> None:
         """Remember what a reply names."""
         for found in _objects(reply):
             for name, value in found.items():
                 of = _FIELDS.get(name) or (noun if name in ("id", "name") else None)
                 if of is None or not isinstance(value, str) or not value or (name == "name" and "id" in found):
                     continue
-                self._keep(of, tenant, value, chance)
+                self._keep(of, tenant, value)
                 if name == "run_id" and isinstance(found.get("fencing_token"), int):
                     self.fencing_tokens[value] = found["fencing_token"]
 
-    def _keep(self, noun: str, tenant: str, value: str, chance: random.Random) -> None:
+    def _keep(self, noun: str, tenant: str, value: str) -> None:
         kept = self.ids[noun, tenant]
-        if len(kept) < _KEPT_MAX:
-            kept.append(value)
-        else:
-            kept[chance.randrange(_KEPT_MAX)] = value
+        kept.append(value)
+        del kept[:-_KEPT_MAX]
         if tenant and noun in _OPAQUE:
             self.owners.setdefault(value, tenant)
 

@@ -145,7 +145,7 @@ class Fuzzer:
         self.report.accepted.add(request.operation.source.label)
         if reply.content_type == "application/json" and request.operation.path != "/api/v1/openapi.json":
             told = msgspec.json.decode(reply.body)
-            self._known.note(request.operation.noun, caller.tenant, told, self._chance)
+            self._known.note(request.operation.noun, caller.tenant, told)
 
 
 async def _first_part(answer: aiohttp.ClientResponse) -> bytes:
