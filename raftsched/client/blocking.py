@@ -21,7 +21,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from raftsched.errors import Unavailable
 from raftsched.event_loop import new_event_loop
@@ -101,6 +101,10 @@ class Runtime(Generic[C]):
             await asyncio.wait(others)
 
 
+_SIGNAL_SECONDS: Final = 0.5
+"""Longest time until a waiting call notices Ctrl-C."""
+
+
 class _Call(Generic[T]):
     """A call that runs on the event loop of another thread.
 
@@ -123,7 +127,9 @@ class _Call(Generic[T]):
     def result(self) -> T:
         """Wait for its end, once, and return its result or raise its error; interrupting the wait cancels it."""
         try:
-            self._is_done.acquire()
+            # A signal that comes just before the thread sleeps does not wake it: Python looks for it when this returns.
+            while not self._is_done.acquire(timeout=_SIGNAL_SECONDS):
+                pass
         except BaseException:
             with suppress(RuntimeError):  # the event loop is closed: nothing runs any more
                 self._loop.call_soon_threadsafe(self._cancel)
