@@ -186,8 +186,12 @@ def test_interrupted_wait_cancels_its_call() -> None:
         finally:
             is_cancelled.set()
 
-    with pytest.raises(KeyboardInterrupt):
-        runtime.run(interrupt_and_wait())
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runtime.run(interrupt_and_wait())
+    finally:
+        signal.signal(signal.SIGINT, former)
     assert is_cancelled.wait(WAIT_SECONDS)
     runtime.close()
 
