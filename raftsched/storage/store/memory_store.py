@@ -196,6 +196,7 @@ class MemoryStore:
                 else:
                     self._tables[table][key] = value
             self._undo.clear()
+        self.write_behind((), lambda: None)  # what the process had not written yet is gone with it
         self._load_sums()
         self._refusal = ""
         self._fails_next_commit = False

@@ -95,6 +95,14 @@ def test_store_refuses_to_insert_a_row_that_is_there(home: Home, held_by: str) -
     assert rows(home.crash()) == {b"other": b"0"} | ({b"a": b"1"} if held_by == "commit" else {})
 
 
+def test_crash_loses_what_a_process_has_still_to_write(home: Home) -> None:
+    """Also before the first commit: a node that is started again must not find a part of what the dead one did."""
+    store = home.open()
+    store.write_behind((Table.JOBS,), lambda: store.put(Table.JOBS, b"late", b"1"))
+    store.put(Table.PAYLOADS, b"early", b"1")
+    assert rows(home.crash()) == {}
+
+
 def test_store_that_inserted_a_row_changes_and_removes_it_like_any_other(store: Store) -> None:
     for key in (b"dropped", b"changed", b"again", b"kept"):
         store.insert(Table.JOBS, key, b"1")
