@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.access.door import ACTOR_HEADER
+from raftsched.api.access.rules import ROLES, Access
 from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.http.routes import BASE_PATH, Route
 from raftsched.wire.calls import HttpCall, ShellCommand
@@ -45,6 +46,7 @@ _REPLY_NAMES: Final = {"BackfillItem": "BackfillItem", "Skipped": "SkippedInstan
 """Names of replies without the ending `Reply`."""
 _NO_LINE_FEED: Final = r"$(?!\n)"
 """The end of a text for Python; in a document `$` alone means it, and some generators reject look-aheads."""
+_SCHEME: Final = "token"
 _TAGS: Final = {
     "jobs": "Submit, read, list and change jobs, one or many.",
     "schedules": "Submit jobs repeatedly; preview fire times, and read the ledger of decisions.",
@@ -56,6 +58,8 @@ _TAGS: Final = {
     "workers": "Read the workers that made a request lately.",
     "events": "Stream committed changes.",
     "audit": "Read the audit trail.",
+    "tokens": "Make, list, rotate and revoke the tokens of the API.",
+    "tenants": "Read and set quotas and shares of tenants.",
     "cluster": "Read and change the nodes and the leader.",
     "node": "Ask this node for its health; routes of older clients.",
 }
@@ -117,7 +121,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
         },
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, "securitySchemes": {_SCHEME: {"type": "http", "scheme": "bearer"}}},
     }
 
 
@@ -211,12 +215,17 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "operationId": route.name,
         "tags": [_tag(route.path)],
         "summary": route.summary,
+        "security": [{_SCHEME: []}] if route.access in ROLES else [],
         "parameters": _parameters(route, schemas),
         "responses": {
             **{str(status): _response(route, _STATUS_TEXTS[status]) for status in route.statuses},
             "default": {"description": "Refused.", "content": {PROBLEM_TYPE: {"schema": _reference(Problem)}}},
         },
     }
+    if route.access in ROLES:
+        roles = ", ".join(role.label for role in sorted(ROLES[route.access]))
+        whose = " of all tenants" if route.access is Access.CLUSTER else ""
+        operation["description"] = f"With tokens, it needs one{whose} with the role {roles}."
     if route.body is not None:
         content = {"application/json": {"schema": _reference(route.body)}}
         operation["requestBody"] = {"required": route.body_required, "content": content}

@@ -228,6 +228,9 @@ async def test_openapi_sorts_operations_and_says_what_headers_may_hold(api: Api)
     tags = {tag["name"] for tag in document["tags"]}
     wrong: list[str] = []
     operations = [each for methods in document["paths"].values() for each in methods.values()]
+    open_to_all = {each["operationId"] for each in operations if each["security"] != [{"token": []}]}
+    assert open_to_all == {"healthz", "readyz", "complete_run"}
+    assert document["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
     for operation in operations:
         if len(operation.get("tags", ())) != 1 or not tags.issuperset(operation["tags"]):
             wrong.append(f"{operation['operationId']}: tags {operation.get('tags')}")
