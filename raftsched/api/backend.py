@@ -15,7 +15,7 @@ from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
 from raftsched.storage.reader import StateReader
-from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeStatus
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
 
 
 class Backend(Protocol):
@@ -86,7 +86,12 @@ class Backend(Protocol):
     def reencrypt(self) -> EncryptionStatus:
         """Begin to move this node's data to its first key; raises `Rejected` if it has none."""
 
-    def cluster_status(self) -> ClusterStatus: ...
+    def cluster_status(self) -> ClusterStatus:
+        """Return what this node knows of the cluster, its `problems` with the time since when it has seen them."""
+
+    def facts(self) -> NodeFacts:
+        """Return what this node says of itself."""
+
     def readiness(self) -> tuple[bool, str]:
         """Return whether this node can serve, with the reason if it can't, else with a warning or ""."""
 

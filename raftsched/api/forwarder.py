@@ -73,6 +73,7 @@ _REPLY_HEADERS: Final = (
 )
 ELECTION_SECONDS: Final = 2.5
 """Time after a leader's last message for which a request waits for the next leader: longer than most elections."""
+_OK: Final = 200
 _KEEPALIVE_SECONDS: Final = 60.0
 """Less than the time for which a node keeps an idle connection, so that none is used while it is being closed."""
 
@@ -254,6 +255,18 @@ class Forwarder:
                 return _response(await self._sent(http, leader_url, Exchange(method, url, headers=headers), timeouts))
         exchange = Exchange(method, url, headers=headers, body=body or None)
         return _response(await self._sent(http, leader_url, exchange, timeouts))
+
+    async def ask(self, request: web.Request, url: str, path: str, *, seconds: float) -> bytes | None:
+        """Read `path` of the node at `url` for the caller of `request`; None without a good answer in that time."""
+        if not self._is_running:
+            return None
+        headers = {name: request.headers[name] for name in CALLER_HEADERS if name in request.headers}
+        exchange = Exchange("GET", url + path, headers={**headers, FORWARDED_HEADER: "1"})
+        try:
+            reply = await self._http.send(exchange, Timeouts(seconds, total_seconds=seconds, queue_seconds=seconds))
+        except (Broken, TimeoutError):
+            return None
+        return reply.body if reply.status == _OK else None
 
     def _is_known(self, request: web.Request) -> bool:
         """Return whether this node knows the caller; one that it doesn't may be refused, which must delay no other."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from raftsched.config import NodeConfig
 from raftsched.consensus.net.address import Address
+from raftsched.node.facts import Expiry
 from raftsched.tls.contexts import ApiTlsFiles, TlsContexts, TlsFiles, api_contexts, node_contexts
 from raftsched.tls.renewal import RenewedContexts
 
@@ -68,6 +69,11 @@ class Certificates:
     def api_client(self) -> ssl.SSLContext | None:
         """Return the context for requests to other nodes."""
         return self.api.client if self.api else None
+
+    def expiries(self) -> list[Expiry]:
+        """Return when the certificates that this node shows expire, by their settings."""
+        used = {"api_tls": self.api, "peer_tls": self.peers}
+        return [Expiry(setting, contexts.expires_at) for setting, contexts in used.items() if contexts is not None]
 
     async def keep(self) -> None:
         """Look at the files until cancelled; returns at once if there are none."""

@@ -21,6 +21,7 @@ from raftsched import limits
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
 from raftsched.api.app import create_app, create_runner
+from raftsched.api.cluster.problems import Sightings, find
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig
 from raftsched.consensus.disk_space import ClusterSpace
@@ -51,6 +52,7 @@ from raftsched.node.bound_ports import bind_ports
 from raftsched.node.certificates import Certificates
 from raftsched.node.cluster_key import difference, require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
+from raftsched.node.facts import Expiry, facts_of
 from raftsched.node.identity import DirectoryClaim
 from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
 from raftsched.node.reencryption import Reencryption
@@ -60,11 +62,13 @@ from raftsched.node.unique_keys import keyed
 from raftsched.ports import Clock, Randomness, Wake
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
-from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeStatus
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
 
 log = structlog.get_logger()
 
 _API_STOP_SECONDS = 1.0
+_WATCH_SECONDS = 1.0
+"""Interval at which a node looks for problems of the cluster, so that it can say since when there are any."""
 
 
 class Node:
@@ -96,6 +100,11 @@ class Node:
         self._is_stopping = False
         self._executor_token: Callable[[], str] = str
         """Returns the token of this node's executors; "" = they need none."""
+        self._expiries: Callable[[], Sequence[Expiry]] = tuple
+        """Returns when the certificates of this node expire."""
+        self._sightings = Sightings()
+        self._started_ms = clock.wall_ms()
+        self._started_at = clock.monotonic()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -108,6 +117,7 @@ class Node:
             log.warning("config_warning", warning=warning)
         require_protected_peers(self.config)
         self._certificates = Certificates(self.config)
+        self._expiries = self._certificates.expiries
         self._secret = cluster_secret(self.config)
         self._door = self._make_door()
         self._cipher = self._make_cipher()
@@ -241,6 +251,7 @@ class Node:
         verification = asyncio.create_task(self._watch_state(), name="verification")
         reencryption = asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption")
         renewal = asyncio.create_task(self._certificates.keep(), name="certificates")
+        watch = asyncio.create_task(self._watch_cluster(), name="watch of the cluster")
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
         app = create_app(self, self._door, tls=self._certificates.api_client)
@@ -265,6 +276,7 @@ class Node:
             verification.cancel()
             reencryption.cancel()
             renewal.cancel()
+            watch.cancel()
             for task in executing:
                 task.cancel()
             if executing:
@@ -296,6 +308,11 @@ class Node:
             applied=self._machine.applied_index,
             cluster=self.config.cluster,
         )
+
+    async def _watch_cluster(self) -> None:
+        while True:
+            self._sightings.look(find(self._seen()), self._clock.wall_ms())
+            await asyncio.sleep(_WATCH_SECONDS)
 
     async def _watch_state(self) -> None:
         try:
@@ -449,6 +466,11 @@ class Node:
         return self._reencryption.status()
 
     def cluster_status(self) -> ClusterStatus:
+        seen = self._seen()
+        return replace(seen, problems=self._sightings.look(find(seen), self._clock.wall_ms()))
+
+    def _seen(self) -> ClusterStatus:
+        """Return what this node sees of the cluster, unjudged but with its own facts."""
         status = self._replica.status()
         peers = {peer.node_id: peer for peer in status.peers}
         nodes = [
@@ -460,7 +482,25 @@ class Node:
         differing = self._replica.differing
         nodes = [replace(node, state="differs") if node.id in differing else node for node in nodes]
         return ClusterStatus(
-            status.leader_id, status.term, tuple(nodes), status.operation_version, warning=self._space.refusal
+            status.leader_id,
+            status.term,
+            tuple(nodes),
+            status.operation_version,
+            warning=self._space.refusal,
+            answered_by=self.node_id,
+        )
+
+    def facts(self) -> NodeFacts:
+        is_ready, reason = self.readiness()
+        return facts_of(
+            self.node_id,
+            directory=self.config.directory,
+            started_ms=self._started_ms,
+            uptime_seconds=int(self._clock.monotonic() - self._started_at),
+            warnings=self._warnings() if is_ready else {"not_ready": reason},
+            encryption_key=self._cipher.key_id or None,
+            expiries=self._expiries(),
+            now_ms=self._clock.wall_ms(),
         )
 
     def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
@@ -475,6 +515,8 @@ class Node:
             operations_read=status.operations_read,
             disk_free_bytes=self._space.own().free_bytes,
             disk_low=self._space.own().is_low,
+            lag=0 if status.leader_id == self.node_id else None,
+            facts=self.facts(),
         )
 
     def readiness(self) -> tuple[bool, str]:
@@ -499,14 +541,18 @@ class Node:
                 return False, "; ".join(filter(None, (str(error), self._replica.round_trip_warning)))
         if self._machine.state.cluster_key is not None and not self._cipher:
             return False, self._encryption_warning()
-        warnings = (
-            self._encryption_warning(),
-            self._replica.round_trip_warning,
-            self._clock_warning(),
-            self._disk_warning(),
-            self._replica.difference_warning,
-        )
-        return True, "; ".join(filter(None, warnings))
+        return True, "; ".join(self._warnings().values())
+
+    def _warnings(self) -> dict[str, str]:
+        """Return the conditions that an operator should look at although the node serves, by code."""
+        found = {
+            "encryption": self._encryption_warning(),
+            "round_trip": self._replica.round_trip_warning,
+            "clock": self._clock_warning(),
+            "disk": self._disk_warning(),
+            "state": self._replica.difference_warning,
+        }
+        return {code: text for code, text in found.items() if text}
 
     def _encryption_warning(self) -> str:
         return difference(self._machine.state.cluster_key, self._cipher.keys)
@@ -566,4 +612,5 @@ def _peer_status(member: Member, api_url: str, peer: PeerStatus, status: Replica
         operations_read=peer.operations_read,
         disk_free_bytes=peer.space and peer.space.free_bytes,
         disk_low=peer.space and peer.space.is_low,
+        lag=max(0, status.last_index - peer.match_index) if status.leader_id == status.node_id else None,
     )

@@ -107,6 +107,11 @@ class RenewedContexts:
         made = self._renewal.newest
         self.server, self.client = RenewedContext.of(made.server), RenewedContext.of(made.client)
 
+    @property
+    def expires_at(self) -> float:
+        """Return when the certificate in use expires, in seconds since 1970; 0 if that is not known."""
+        return self._renewal.newest.expires_at
+
     def look(self) -> None:
         """Use the files of now for new connections, if they have changed; refuse broken ones with a line in the log."""
         try:

@@ -19,6 +19,52 @@ class MemberRequest(Request, frozen=True):
     """host:port of its API."""
 
 
+class CertificateStatus(Reply, frozen=True):
+    """A certificate that a node shows."""
+
+    setting: str = ""
+    """`api_tls` or `peer_tls`."""
+    expires_at: str = ""
+    days_left: int = 0
+    """Whole days until then; negative if it has expired."""
+
+
+class NodeFacts(Reply, frozen=True):
+    """The facts that a node tells of itself."""
+
+    id: str = ""
+    release: str = ""
+    started_at: str = ""
+    uptime_seconds: int = 0
+    is_ready: bool = False
+    warnings: dict[str, str] = {}
+    """Conditions that an operator should look at, by code; `not_ready` says why it can't serve."""
+    disk_free_bytes: int = 0
+    disk_total_bytes: int = 0
+    state_bytes: int = 0
+    """Disk space of its state."""
+    journal_bytes: int = 0
+    """Disk space of its journal."""
+    encryption_key: str | None = None
+    """Id of the key under which it encrypts its files; null if it encrypts nothing."""
+    certificates: tuple[CertificateStatus, ...] = ()
+
+
+class ClusterProblem(Reply, frozen=True):
+    """Something that an operator should look at."""
+
+    code: str = ""
+    severity: str = ""
+    """`critical`: work is not accepted. `warning`: it is, but a reserve is used up or will be. `note`: no fault."""
+    node: str | None = None
+    """The node that has it; null if it concerns the cluster."""
+    text: str = ""
+    since: str | None = None
+    """Time from which the answering node has seen it without a break; null if it was not watched."""
+    cure: str = ""
+    """The next step for an operator."""
+
+
 class NodeStatus(Reply, frozen=True):
     """One node as seen by the answering node; null if the answering node does not know a value."""
 
@@ -45,6 +91,10 @@ class NodeStatus(Reply, frozen=True):
     disk_free_bytes: int | None = None
     disk_low: bool | None = None
     """Whether its free space is below its reserve (`disk_reserve_mib`)."""
+    lag: int | None = None
+    """Log entries of the leader that it does not hold yet; only the leader knows it."""
+    facts: NodeFacts | None = None
+    """Its own facts; null if it is down or did not answer in time."""
 
 
 class ClusterStatus(Reply, frozen=True):
@@ -59,6 +109,14 @@ class ClusterStatus(Reply, frozen=True):
     to a release that cannot."""
     warning: str = ""
     """Reason why the leader rejects new work; "" if it accepts work, or if the answering node does not lead."""
+    answered_by: str = ""
+    """Id of the node whose view this is: the leader, or the asked node if it can't reach one."""
+    health: str = ""
+    """`healthy`, `degraded` if there is a warning, or `down` if work is not accepted."""
+    problems: tuple[ClusterProblem, ...] = ()
+    """The problems, the worst first."""
+    workers: int | None = None
+    """Workers that made a request lately."""
 
 
 class MembersReply(Reply, frozen=True):

@@ -34,7 +34,7 @@ from raftsched.errors import InvariantBroken, NotLeader, RaftschedError, Rejecte
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
-from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeStatus
+from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
 
 START_MS = 1_900_000_000_000
 """2030-03-17T17:46:40Z."""
@@ -195,6 +195,9 @@ class SimulatedNode:
         state = "leader" if self.is_leading else "follower"
         own = NodeStatus(self.node_id, self.api_url, state, operations_read=2)
         return ClusterStatus(leader.node_id, 1, (own, *self.other_nodes), operation_version=1)
+
+    def facts(self) -> NodeFacts:
+        return NodeFacts(id=self.node_id, release="1.2", is_ready=True)
 
     def encryption(self) -> EncryptionStatus:
         return EncryptionStatus(self.node_id, "off", None)

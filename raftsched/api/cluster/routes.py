@@ -1,28 +1,44 @@
 """Show the cluster's leader and nodes, change its members, and transfer leadership.
 
 The leader knows most, so other nodes ask it. But operators need an answer in an outage, so a node that cannot reach the
-leader within `_ASK_SECONDS` answers from its own knowledge.
+leader within `_ASK_SECONDS` answers from its own knowledge. Whoever answers asks each node that is up for its facts, and
+waits `_FACTS_SECONDS` at most.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
+import msgspec
 import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
+from raftsched.api.cluster.problems import find, health_of, since_of
 from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
-from raftsched.api.http.routes import Answered, Route, route
+from raftsched.api.http.routes import BASE_PATH, Answered, Route, route
 from raftsched.api.json.decode import StructDecoder
 from raftsched.consensus.net.address import Address
 from raftsched.errors import Rejected, Unavailable
-from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, MemberRequest, MembersReply, TransferReply
+from raftsched.wire.cluster import (
+    ClusterStatus,
+    EncryptionStatus,
+    MemberRequest,
+    MembersReply,
+    NodeFacts,
+    NodeStatus,
+    TransferReply,
+)
 
-_ASK_SECONDS: Final = 0.5
+_FACTS_SECONDS: Final = 0.4
+_ASK_SECONDS: Final = _FACTS_SECONDS + 0.4
+_FACTS_PATH: Final = "/cluster/node"
+_decode_facts: Final = msgspec.json.Decoder(NodeFacts).decode
 _log = structlog.get_logger()
 
 
@@ -38,6 +54,7 @@ class Cluster:
     def routes(self) -> tuple[Route, ...]:
         return (
             route(Access.SIGNED_IN, "GET", "/cluster", self.get_cluster, ClusterStatus, answered=Answered.HERE),
+            route(Access.SIGNED_IN, "GET", _FACTS_PATH, self.get_node, NodeFacts, answered=Answered.HERE),
             route(Access.CLUSTER, "POST", "/cluster/transfer", self.transfer_leadership, TransferReply),
             route(Access.CLUSTER, "POST", "/cluster/members", self.add_member, MembersReply, body=MemberRequest),
             route(Access.CLUSTER, "DELETE", "/cluster/members/{id}", self.remove_member, MembersReply),
@@ -60,14 +77,41 @@ class Cluster:
         )
 
     async def get_cluster(self, request: web.Request) -> web.Response:
-        """Read the leader and the state of each node, as seen by the leader if it can be reached."""
+        """Read what is wrong, the leader and the state of each node, as seen by the leader if it can be reached."""
         try:
             leader_url = self._forwarder.leader_elsewhere(request)
             if leader_url is not None:
                 return await self._forwarder.forward(request, leader_url, wait_seconds=_ASK_SECONDS)
         except Unavailable as error:
             _log.debug("leader_not_asked", error=str(error))
-        return json_response(self._backend.cluster_status())
+        return json_response(await self._status(request))
+
+    async def get_node(self, request: web.Request) -> web.Response:
+        """Read what the asked node says of itself."""
+        del request
+        return json_response(self._backend.facts())
+
+    async def _status(self, request: web.Request) -> ClusterStatus:
+        """Return this node's view, with the facts of all nodes that answer in time."""
+        backend = self._backend
+        seen = backend.cluster_status()
+        facts = await asyncio.gather(*(self._facts(request, node) for node in seen.nodes))
+        nodes = tuple(replace(node, facts=known) for node, known in zip(seen.nodes, facts, strict=True))
+        workers = sum(1 for _ in backend.stale_state()[0].workers())
+        status = replace(seen, nodes=nodes, workers=workers, answered_by=backend.node_id)
+        problems = since_of(seen.problems, find(status, were_asked=True))
+        return replace(status, problems=problems, health=health_of(problems))
+
+    async def _facts(self, request: web.Request, node: NodeStatus) -> NodeFacts | None:
+        if node.id == self._backend.node_id:
+            return self._backend.facts()
+        if node.state == "down":
+            return None
+        body = await self._forwarder.ask(request, node.api, BASE_PATH + _FACTS_PATH, seconds=_FACTS_SECONDS)
+        try:
+            return None if body is None else _decode_facts(body)
+        except msgspec.DecodeError:
+            return None
 
     async def add_member(self, request: web.Request) -> web.Response:
         """Add a node to the cluster; it becomes a voter by itself once it has caught up."""

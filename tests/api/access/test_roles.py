@@ -33,6 +33,7 @@ ALLOWED: Final = {
     "GET /health": _ALL,
     "GET /api/v1/openapi.json": _ALL,
     "GET /api/v1/cluster": _ALL,
+    "GET /api/v1/cluster/node": _ALL,
     "POST /api/v1/cluster/transfer": "admin",
     "POST /api/v1/cluster/members": "admin",
     "DELETE /api/v1/cluster/members/{id}": "admin",

@@ -24,10 +24,16 @@ async def test_cluster_is_told_by_the_leader(api: Api, follower: Api) -> None:
                 "operations_read": 2,
                 "disk_free_bytes": None,
                 "disk_low": None,
+                "lag": None,
+                "facts": (await api.get("cluster/node")).json,
             }
         ],
         "operation_version": 1,
         "warning": "",
+        "answered_by": "n1",
+        "health": "healthy",
+        "problems": [],
+        "workers": 0,
     }
     assert (await follower.get("cluster")).json == answer.json
 
@@ -39,6 +45,25 @@ async def test_cluster_is_told_by_a_node_that_cannot_reach_the_leader() -> None:
         answer = await follower.get("cluster")
         assert answer.status == 200
         assert [(node["id"], node["state"]) for node in answer.json["nodes"]] == [("n2", "follower")]
+        assert answer.json["answered_by"] == "n2"
+        assert [(each["code"], each["severity"]) for each in answer.json["problems"]] == [("no_contact", "warning")]
+
+
+async def test_cluster_is_told_with_the_facts_of_all_nodes_that_are_up(api: Api, follower: Api) -> None:
+    nobody = "http://127.0.0.1:1"
+    api.node.other_nodes = (
+        NodeStatus("n2", follower.node.api_url, "follower"),
+        NodeStatus("n3", nobody, "follower"),
+        NodeStatus("n4", nobody, "down"),
+    )
+    answer = (await follower.get("cluster")).json
+    assert [node["facts"] and node["facts"]["id"] for node in answer["nodes"]] == ["n1", "n2", None, None]
+    assert answer["health"] == "degraded"
+    assert [(each["code"], each["node"]) for each in answer["problems"]] == [
+        ("reserve", None),
+        ("node_down", "n4"),
+        ("facts_missing", "n3"),
+    ]
 
 
 async def test_cluster_is_told_by_two_nodes_that_disagree(api: Api, follower: Api) -> None:

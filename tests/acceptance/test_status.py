@@ -1,0 +1,40 @@
+"""The person on call is told what is wrong, since when, and what to do; scripts are told by the exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+from raftsched.cli.local.cluster import LocalCluster
+from tests.acceptance.conftest import run_cli
+
+
+def status(cluster: LocalCluster, *arguments: str) -> tuple[int, str]:
+    ran = run_cli("cluster", "status", *arguments, RAFTSCHED_URL=" ".join(cluster.urls))
+    return ran.returncode, ran.stdout
+
+
+def test_status_tells_what_is_wrong_and_since_when_also_without_a_leader(cluster: LocalCluster) -> None:
+    cluster.wait_until(lambda: status(cluster)[0] == 0, what="a healthy cluster")
+    leader = cluster.wait_for_leader()
+    one, other = (node for node in cluster.nodes if node is not leader)
+
+    one.kill()
+    cluster.wait_until(lambda: status(cluster)[0] == 3, what="a degraded cluster")
+    _, degraded = status(cluster)
+    lines = degraded.splitlines()
+    assert lines[0] == "degraded"
+    assert f"warning: {one.id} ({one.raft}) can't be reached since 20" in degraded
+    assert "the loss of one more node stops the cluster" in degraded
+
+    other.kill()
+    cluster.wait_until(lambda: status(cluster)[0] == 4, what="a cluster that is down")
+    document: dict[str, Any] = json.loads(status(cluster, "--json")[1])
+    assert (document["health"], document["answered_by"], document["leader"]) == ("down", leader.id, "")
+    codes = {(each["code"], each["node"]) for each in document["problems"] if each["since"] and each["cure"]}
+    assert {("no_leader", None), ("node_down", one.id), ("node_down", other.id)} <= codes
+
+    leader.signal(signal.SIGKILL)
+    leader.wait()
+    assert status(cluster)[0] == 1
