@@ -70,6 +70,15 @@ class State(WriteBehind, StateReader):
         self._fork = None
         self._audit_count = 0
 
+    def jump_to(self, index: int, term: int) -> None:
+        """Continue as if the log was applied up to `index`, which is later: another log begins there.
+
+        Raises `InvariantBroken` unless both are later than before.
+        """
+        if self._entry_is_open or index <= self.applied_index or term <= self.applied_term:
+            raise InvariantBroken(f"a log can't begin at ({index}, term {term}) behind {self.applied_index}")
+        self.applied_index, self.applied_term = index, term
+
     def checkpoint(self) -> int:
         """Sync all that is applied to disk, and return its index. Blocks; after a failure the state is unusable."""
         if self._entry_is_open:

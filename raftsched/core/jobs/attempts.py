@@ -1,4 +1,5 @@
-"""End attempts: by a worker's report (RecordOutcome), by expiry (ExpireLeases), or at once (`aborted`, `overrun`).
+"""End attempts: by a worker's report (RecordOutcome), by expiry (ExpireLeases), or at once (`aborted`, `lost`,
+`overrun`).
 
 A report counts only with the current fencing token of a running job. So each token has at most one accepted outcome, and
 a run at most one completion. A repeat of an accepted report gets the recorded answer; any other late report is rejected
@@ -278,6 +279,14 @@ def aborted(job: Job, context: Context, **fields: Any) -> Job:
     """Return a leased job after a user ended its attempt without waiting for its worker; its report is rejected."""
     attempt = _attempt(job, _lease_of(job), AttemptEnd.CANCELLED, context)
     return _ended(job, Event.ABORT, attempt, context, finished_at_ms=context.now_ms, **fields)
+
+
+def lost(view: View, job: Job, context: Context) -> Job:
+    """Return a leased job after the loss of its worker, however much of its lease is left; it counts as any such loss."""
+    attempt = _attempt(job, _lease_of(job), AttemptEnd.WORKER_LOST, context)
+    if job.status is _CANCELLING:
+        return _stopped(job, attempt, context)
+    return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.spec.queue)))
 
 
 def overrun(job: Job, context: Context, **fields: Any) -> Job:

@@ -53,6 +53,11 @@ _decode_keys = msgspec.msgpack.Decoder(RowKeys).decode
 _encode_keys = msgspec.msgpack.Encoder().encode
 
 
+def needed_keys(stored: bytes | None) -> tuple[KeyCheck, ...]:
+    """Return the keys without which not all rows can be read; `stored` is the value of `KEYS_KEY`."""
+    return () if stored is None else tuple(check for check, _ in _decode_keys(stored).keys)
+
+
 class RowCodec:
     """Encode and decode the rows of a store, and count its encrypted rows by key.
 

@@ -1,0 +1,225 @@
+r"""Define the format of a backup: a copy of the state in one file or stream that shows whether it is whole.
+
+    raftsched backup 1\n        the format and its version
+    {...}\n                     `Manifest`, one line of JSON
+    content_bytes bytes         the copy: LMDB's `data.mdb`, as the node stores it
+    end SHA-256\n               of all bytes before it, in hexadecimal
+
+The end tells a whole stream from one that was cut off, whoever cut it. The digest of the content is in the manifest too,
+so that the content alone can be checked. Rows have their own seals; they are verified before the manifest is written,
+and again by a restore.
+
+A copy of a node with keys holds the rows as its disk does: encrypted. The manifest names the keys without which they
+can't be read. The manifest itself is plain: it tells names, times and sizes, nothing of jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from raftsched.core.records.texts import time_text
+from raftsched.encryption.cipher import Cipher
+from raftsched.encryption.keys import KeyCheck
+from raftsched.errors import RaftschedError
+from raftsched.storage.directory import open_readonly
+from raftsched.storage.store.lmdb_store import open_read_only
+from raftsched.storage.store.port import DamagedCopy, Table
+from raftsched.storage.store.row_codec import KEYS_KEY, needed_keys
+from raftsched.storage.tables.position import FORMAT_VERSION as STATE_FORMAT
+from raftsched.storage.verification import verify_elsewhere
+
+FORMAT_VERSION: Final = 1
+CONTENT_TYPE: Final = "application/vnd.raftsched.backup"
+_NAME: Final = b"raftsched backup "
+_HEAD: Final = b"%s%d\n" % (_NAME, FORMAT_VERSION)
+_END: Final = b"end "
+_END_BYTES: Final = len(_END) + 2 * hashlib.sha256().digest_size + 1
+_HEAD_BYTES_MAX: Final = 64
+_MANIFEST_BYTES_MAX: Final = 64 * 1024
+_CHUNK_BYTES: Final = 256 * 1024
+
+
+class DamagedBackup(RaftschedError):
+    """The file is no backup, is not whole, or is in a format that this release does not read."""
+
+    code = "damaged_backup"
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Describe a backup."""
+
+    cluster: str
+    """Name of the cluster, which is its identity."""
+    node: str
+    """The node whose state it is."""
+    applied_index: int
+    """Index of the last log entry whose effects it holds."""
+    applied_term: int
+    fencing_token: int
+    """The last fencing token that was issued until then."""
+    cluster_time: str
+    taken_at: str
+    release: str
+    """The release that wrote it."""
+    state_format: int
+    operation_version: int
+    keys: tuple[KeyCheck, ...]
+    """The keys of its encrypted rows; without them it can't be restored."""
+    content_bytes: int
+    content_sha256: str
+
+
+def describe(copy: Path, cipher: Cipher, *, cluster: str, node: str, taken_at_ms: int, release: str) -> Manifest:
+    """Verify every row of a copy, and return its manifest. Blocks; a child process reads the rows.
+
+    Raises `DamagedCopy` and `KeyMissing`.
+    """
+    if found := verify_elsewhere(copy, cipher):
+        raise DamagedCopy(f"the copy {copy.name} is damaged: {found[0]}")
+    reader = open_readonly(copy, cipher)
+    reader.close()
+    content_bytes, digest = _measured(copy)
+    return Manifest(
+        cluster=cluster,
+        node=node,
+        applied_index=reader.applied_index,
+        applied_term=reader.applied_term,
+        fencing_token=reader.fence,
+        cluster_time=time_text(reader.cluster_time_ms),
+        taken_at=time_text(taken_at_ms),
+        release=release,
+        state_format=STATE_FORMAT,
+        operation_version=reader.operation_version,
+        keys=_needed_keys(copy, cipher),
+        content_bytes=content_bytes,
+        content_sha256=digest,
+    )
+
+
+def stream(manifest: Manifest, content: IO[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a backup, `stream_bytes` in all; `content` is an open copy. Blocks for the disk.
+
+    Raises `DamagedCopy` if the copy is not the one that the manifest describes.
+    """
+    digest = hashlib.sha256()
+    for part in (_HEAD, _encoded(manifest)):
+        digest.update(part)
+        yield part
+    left = manifest.content_bytes
+    while left:
+        part = content.read(min(_CHUNK_BYTES, left))
+        if not part:
+            raise DamagedCopy("the copy has lost its end")
+        left -= len(part)
+        digest.update(part)
+        yield part
+    yield _end(digest.hexdigest())
+
+
+def stream_bytes(manifest: Manifest) -> int:
+    """Return the size of a whole backup."""
+    return len(_HEAD) + len(_encoded(manifest)) + manifest.content_bytes + _END_BYTES
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of a backup, of which nothing else is checked. Raises `DamagedBackup` and OSError."""
+    with path.open("rb") as file:
+        return _read_head(path, file)[0]
+
+
+def verify(path: Path) -> Manifest:
+    """Check the length and the digests of a backup, and return its manifest. Needs no keys.
+
+    Raises `DamagedBackup` and OSError.
+    """
+    return _read(path, lambda _: None)
+
+
+def extract(path: Path, copy: Path) -> Manifest:
+    """Write the content of a backup to a new file, synced, while checking it as `verify` does; return the manifest.
+
+    Raises `DamagedBackup` and OSError; then there is no file.
+    """
+    try:
+        with copy.open("xb") as file:
+            manifest = _read(path, file.write)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    return manifest
+
+
+def _read(path: Path, take: Callable[[bytes], object]) -> Manifest:
+    """Read a whole backup, give its content to `take`, and return its manifest."""
+    with path.open("rb") as file:
+        manifest, head = _read_head(path, file)
+        whole = hashlib.sha256(head)
+        expected, found = len(head) + manifest.content_bytes + _END_BYTES, os.fstat(file.fileno()).st_size
+        if found < expected:
+            raise DamagedBackup(f"{path} was cut short: it has {found:,} of {expected:,} bytes")
+        content, left = hashlib.sha256(), manifest.content_bytes
+        while left:
+            part = file.read(min(_CHUNK_BYTES, left))
+            if not part:
+                raise DamagedBackup(f"{path} was cut short while it was read")
+            left -= len(part)
+            whole.update(part)
+            content.update(part)
+            take(part)
+        end = file.read(_END_BYTES + 1)
+    if content.hexdigest() != manifest.content_sha256 or end != _end(whole.hexdigest()):
+        raise DamagedBackup(f"{path} is damaged: its bytes are not those that were written")
+    return manifest
+
+
+def _read_head(path: Path, file: IO[bytes]) -> tuple[Manifest, bytes]:
+    """Return the manifest, and all bytes before the content."""
+    name = file.readline(_HEAD_BYTES_MAX)
+    if not name.startswith(_NAME):
+        raise DamagedBackup(f"{path} is not a backup of raftsched")
+    if name != _HEAD:
+        version = name[len(_NAME) :].strip().decode("ascii", "replace")
+        raise DamagedBackup(
+            f"{path} is a backup in format {version}, and this release reads {FORMAT_VERSION}: use the release that wrote it"
+        )
+    line = file.readline(_MANIFEST_BYTES_MAX)
+    try:
+        return _decode(line), name + line
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedBackup(f"{path} is damaged: its manifest can't be read: {error}") from None
+
+
+_decode: Final = msgspec.json.Decoder(Manifest).decode
+
+
+def _encoded(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest) + b"\n"
+
+
+def _end(digest: str) -> bytes:
+    return b"%s%s\n" % (_END, digest.encode("ascii"))
+
+
+def _measured(path: Path) -> tuple[int, str]:
+    """Return the size of a file, and the SHA-256 of its bytes."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return file.tell(), digest
+
+
+def _needed_keys(copy: Path, cipher: Cipher) -> tuple[KeyCheck, ...]:
+    store = open_read_only(copy, cipher)
+    try:
+        return needed_keys(store.get(Table.META, KEYS_KEY))
+    finally:
+        store.close()
