@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import Status
@@ -45,6 +46,8 @@ class StateReader(JobReads, Catalog, Walks):
         self.zone_rules: str = position.zone_rules
         """The version of the time zone rules by which next fire times were computed; "" = not known."""
         self.cluster_key: ClusterKey | None = position.cluster_key
+        self.last_backup: LastBackup | None = position.last_backup
+        """The latest backup that was recorded; None if there is none."""
         self.operation_version: int = position.operation_version
         """The highest version of the entries applied (`core.operations`); 0 before the first."""
         self.configuration: Configuration | None = read_configuration(store)

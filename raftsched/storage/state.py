@@ -109,4 +109,5 @@ class State(WriteBehind, StateReader):
             self.outage_ended_at_ms,
             self.zone_rules,
             self.cluster_key,
+            self.last_backup,
         )

@@ -17,12 +17,22 @@ from collections.abc import Iterable
 
 from sortedcontainers import SortedDict
 
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Job, encode_job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.tenant import Tenant
-from raftsched.core.state.writes import PutClusterKey, PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
+from raftsched.core.state.writes import (
+    PutBackup,
+    PutClusterKey,
+    PutFence,
+    PutJob,
+    PutOutage,
+    PutZoneRules,
+    RemoveJob,
+    Write,
+)
 from raftsched.errors import InvariantBroken
 from raftsched.storage.job_cache import JobCache
 from raftsched.storage.store.forked_rows import ForkedRows
@@ -57,6 +67,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
     outage_ended_at_ms: TimeMs
     zone_rules: str
     cluster_key: ClusterKey | None
+    last_backup: LastBackup | None
     _entry_is_open = False
     _fork: StateFork | None = None
     """The latest fork made since the last write."""
@@ -94,6 +105,8 @@ class StateWriter(OtherWrites, JobReads, Catalog):
                 self.zone_rules = write.version
             elif isinstance(write, PutClusterKey):
                 self.cluster_key = write.key
+            elif isinstance(write, PutBackup):
+                self.last_backup = write.backup
             else:
                 self._execute_other(write)
 
@@ -104,6 +117,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         self.outage_ended_at_ms = source.outage_ended_at_ms
         self.zone_rules = source.zone_rules
         self.cluster_key = source.cluster_key
+        self.last_backup = source.last_backup
         self._audit_count = source._audit_count
         self._queues = source._queues
         self._tenants = source._tenants

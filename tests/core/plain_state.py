@@ -13,6 +13,7 @@ from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.api_token import ApiToken
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import (
@@ -46,6 +47,7 @@ from raftsched.core.state.results import Applied, Context
 from raftsched.core.state.writes import (
     PutAudit,
     PutBackgroundWork,
+    PutBackup,
     PutClusterKey,
     PutDependant,
     PutDependencies,
@@ -103,6 +105,7 @@ class PlainReads:
         self._outage_ended_at_ms = TimeMs(0)
         self.zone_rules = ""
         self.cluster_key: ClusterKey | None = None
+        self.last_backup: LastBackup | None = None
         self._now_ms = TimeMs(0)
 
     @property
@@ -405,13 +408,8 @@ class PlainState(PlainReads):
                 case PutFence():
                     assert write.token > self._fence, "the fence only rises"
                     self._fence = write.token
-                case PutZoneRules():
-                    self.zone_rules = write.version
-                case PutClusterKey():
-                    self.cluster_key = write.key
-                case PutOutage():
-                    assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
-                    self._outage_ended_at_ms = write.ended_at_ms
+                case PutZoneRules() | PutClusterKey() | PutBackup() | PutOutage():
+                    self._execute_of_cluster(write)
                 case PutWorker() | RemoveWorker() | PutToken() | RemoveToken() | PutTenant() | RemoveTenantRecord():
                     self._execute_of_access(write)
                 case PutQueue() | PutWorkflow() | RemoveWorkflow() | PutBackgroundWork() | RemoveBackgroundWork():
@@ -420,6 +418,18 @@ class PlainState(PlainReads):
                     self._execute_of_schedule(write)
                 case _:
                     self._execute_of_history(write)
+
+    def _execute_of_cluster(self, write: PutZoneRules | PutClusterKey | PutBackup | PutOutage) -> None:
+        match write:
+            case PutZoneRules():
+                self.zone_rules = write.version
+            case PutClusterKey():
+                self.cluster_key = write.key
+            case PutBackup():
+                self.last_backup = write.backup
+            case PutOutage():
+                assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
+                self._outage_ended_at_ms = write.ended_at_ms
 
     def _execute_of_job(self, write: PutJob | RemoveJob | PutDependencies | PutDependant) -> None:
         match write:

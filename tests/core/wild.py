@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
+from raftsched.core.operations.backup import RecordBackup
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
@@ -39,6 +40,7 @@ from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, Pau
 from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
 from raftsched.core.operations.tenants import RemoveTenant, SaveTenant
 from raftsched.core.records.api_token import Role
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import SECRET_BYTES
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Condition, Dependency, JobError, SilentLease
@@ -180,6 +182,15 @@ key_adoptions = st.builds(
     AdoptKey, key_id=texts, check=texts, secret=st.sampled_from([b"", b"s" * SECRET_BYTES, b"t" * SECRET_BYTES])
 )
 
+backups = st.builds(
+    RecordBackup,
+    backup=st.builds(
+        LastBackup, taken_at_ms=times, applied_index=st.integers(-1, 9), node=texts, byte_count=st.integers(-1, 9),
+        sha256=st.sampled_from(["", "0" * 64]),
+    ),
+    actor=texts,
+)  # fmt: skip
+
 # -- such as the state can hold, so that there is something for the others to meet
 
 known_ids = st.integers(1, 9).map(lambda number: JobId(number.to_bytes(16, "big")))
@@ -210,6 +221,6 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations,
-    tenant_settings, tenant_removals, key_adoptions,
+    tenant_settings, tenant_removals, key_adoptions, backups,
      children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

@@ -8,8 +8,9 @@ after it: it may have leased jobs, fired schedules and recorded outcomes that th
   of the old workers are rejected, and also those of workers whose leases this state does not know;
 - schedules are paused, unless the caller wants otherwise: they would fire for instants that the old cluster decided.
 
-`entries` is pure. It yields what stands for the first log entries of the new cluster; the caller executes and numbers
-them. Left out: what the state does not know can't be undone. A job that was completed after the backup runs again.
+`entries` is pure. It yields the writes of the new cluster's first log entries, and the caller executes them.
+
+Left out: what the state does not know can't be undone. A job that was completed after the backup runs again.
 """
 
 from __future__ import annotations

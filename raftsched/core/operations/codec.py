@@ -26,6 +26,7 @@ import msgspec
 
 from raftsched.core.operations import (  # noqa: F401  # base finds their operations
     access,
+    backup,
     control,
     encryption,
     queues,

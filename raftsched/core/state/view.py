@@ -7,6 +7,7 @@ from typing import Protocol
 
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.api_token import ApiToken
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, Worker
@@ -41,6 +42,10 @@ class View(Protocol):
     @property
     def cluster_key(self) -> ClusterKey | None:
         """Return the key with which the leader encrypts its files; None if none has any."""
+
+    @property
+    def last_backup(self) -> LastBackup | None:
+        """Return the latest backup that was recorded; None if there is none."""
 
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId | ScheduleId) -> bytes:

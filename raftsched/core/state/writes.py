@@ -12,6 +12,7 @@ import msgspec
 
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.api_token import ApiToken
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Worker
@@ -68,6 +69,12 @@ class PutClusterKey(NamedTuple):
     """Store the key with which the leader encrypts its files."""
 
     key: ClusterKey
+
+
+class PutBackup(NamedTuple):
+    """Store the latest backup."""
+
+    backup: LastBackup
 
 
 class PutOutage(NamedTuple):
@@ -184,6 +191,7 @@ Write = (
     | PutOutage
     | PutZoneRules
     | PutClusterKey
+    | PutBackup
     | PutWorker
     | RemoveWorker
     | PutQueue

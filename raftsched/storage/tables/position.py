@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import msgspec
 
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.errors import RaftschedError
@@ -53,6 +54,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     """The version of the time zone rules by which next fire times were computed; "" = not known."""
     cluster_key: ClusterKey | None = None
     """The key with which the leader encrypts its files; None if none has any."""
+    last_backup: LastBackup | None = None
 
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode
