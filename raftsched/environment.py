@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from raftsched.errors import Invalid
-
 PREFIX: Final = "RAFTSCHED_"
 READ_ELSEWHERE: Final[Mapping[str, str]] = {
     "RAFTSCHED_URL": "client, worker and commands: addresses of the cluster",
@@ -51,20 +49,22 @@ _SERVICE_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
 
 
 def settings_in(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return variable -> value of those that give one of the `known` settings.
+    """Return variable -> value of those that give one of the `known` settings."""
+    return {variable: text for variable, text in _ours(environment).items() if setting_of(variable) in known}
 
-    Raises `Invalid` for a variable that nothing reads, with the nearest known name.
-    """
-    found = {}
-    for variable, text in environment.items():
-        if not variable.startswith(PREFIX):
-            continue
-        if setting_of(variable) in known:
-            found[variable] = text
-        elif not _is_read_elsewhere(variable, text):
-            names = [*(PREFIX + name.upper() for name in known), *READ_ELSEWHERE]
-            raise Invalid(f"{variable}: no setting of that name{nearest(variable, names)}", field=variable)
-    return found
+
+def unknown_in(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Return variable -> fault of those that nothing reads, with the nearest known name."""
+    names = [*(PREFIX + name.upper() for name in known), *READ_ELSEWHERE]
+    return {
+        variable: f"{variable}: no setting of that name{nearest(variable, names)}"
+        for variable, text in _ours(environment).items()
+        if setting_of(variable) not in known and not _is_read_elsewhere(variable, text)
+    }
+
+
+def _ours(environment: Mapping[str, str]) -> dict[str, str]:
+    return {variable: text for variable, text in environment.items() if variable.startswith(PREFIX)}
 
 
 def setting_of(variable: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 
 from raftsched import config
-from raftsched.environment import setting_of, settings_in
+from raftsched.config.toml_lines import lines_of
+from raftsched.environment import setting_of, unknown_in
 from raftsched.errors import Invalid
 
 NODES = """
@@ -83,6 +85,143 @@ def test_bad_settings_are_refused_by_name(tmp_path: Path, text: str, named: str)
         load(tmp_path, text)
 
 
+WRONG = """\
+auth = "tokn"
+node_id = "n1"
+data_dir = 5
+lease_second = 3
+lease_seconds = "15s"
+cluster = "a b"
+log_level = "verbose"
+heartbeat_seconds = 0.4
+executors = { http = 1, http_queues = ["a", 2] }
+peer_tls = "c.pem"
+
+[[nodes]]
+id = "n1"
+raft = "nowhere"
+api = "127.0.0.1:8400"
+
+[[nodes]]
+id = "n2"
+raft = "[::1]:8401"
+apis = "host.example:8400"
+
+[api_tls]
+certificate = "c"
+key = "k"
+
+[[api_tls.clients]]
+name = "mail.example"
+role = "worker"
+tenant = "shop"
+"""
+FAULTS = """\
+RAFTSCHED_LEASE_SECS: no setting of that name; did you mean RAFTSCHED_LEASE_SECONDS?
+RAFTSCHED_HTTP_TARGETS: JSON is malformed: object keys must be strings (byte 1)
+RAFTSCHED_RETENTION_SECONDS: expected a number > 0.0: '-1'
+FILE:1: auth: 'tokn' is none of token, none; did you mean token?
+FILE:3: data_dir: expected a text, got a whole number
+FILE:4: lease_second: no setting of that name; did you mean lease_seconds?
+FILE:5: lease_seconds: expected a number, got a text: '15s'
+FILE:6: cluster: expected 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit
+FILE:7: log_level: 'verbose' is none of debug, info, warning, error
+FILE:8: heartbeat_seconds: must be under a third of election_seconds_min
+FILE:9: executors.http_queues[1]: expected a text, got a whole number
+FILE:10: peer_tls: expected a table, as [peer_tls]
+FILE:14: nodes.n1.raft: 'nowhere' is not host:port
+FILE:17: nodes[1].api: not set, and needed
+FILE:20: nodes[1].apis: no setting of that name; did you mean api?
+FILE:26: api_tls.clients: needs api_tls.client_ca, which verifies the certificates of clients
+"""
+
+
+def test_every_fault_is_told_at_once_with_its_line_or_variable(tmp_path: Path) -> None:
+    environment = {
+        "RAFTSCHED_LEASE_SECS": "5",
+        "RAFTSCHED_RETENTION_SECONDS": "-1",
+        "RAFTSCHED_HTTP_TARGETS": "{allow}",
+    }
+    with pytest.raises(config.ConfigInvalid) as refused:
+        load(tmp_path, WRONG, **environment)
+    told = [fault.replace(str(tmp_path / "node.toml"), "FILE") for fault in refused.value.faults]
+    assert told == FAULTS.splitlines()
+
+
+def test_faults_between_settings_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+    text = (BASE + NODES).replace('"127.0.0.1:8401"', '"0.0.0.0:8401"').replace('"[::1]:8401"', '"nowhere"')
+    with pytest.raises(config.ConfigInvalid) as refused:
+        load(tmp_path, text, RAFTSCHED_HEARTBEAT_SECONDS="0.4")
+    places = [fault.replace(str(tmp_path / "node.toml"), "FILE").partition(": ")[0] for fault in refused.value.faults]
+    assert places == ["RAFTSCHED_HEARTBEAT_SECONDS", "FILE:7", "FILE:12"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'auth = "none"\nnode_id == 3\n', "FILE:2: Invalid value"),
+        (b'auth = "none"\nauth = "none"\n', "FILE:2: Cannot overwrite a value"),
+        (b'auth = "none"\nnode_id = "', "FILE:2: Unterminated string (at end of document)"),
+        (b'auth = "none"\nnode_id = "\xff"\n', "FILE:2: not UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_refused_with_the_line(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "node.toml"
+    path.write_bytes(content)
+    with pytest.raises(config.ConfigInvalid) as refused:
+        config.load(path, {})
+    assert [fault.replace(str(path), "FILE") for fault in refused.value.faults] == [told]
+
+
+DOCUMENT = '''# comment
+a = 1 # a
+"q.r" . b = """x
+[no]
+"""
+list = [ # list
+  1,
+  "two, ]",
+  [3, 4],
+  { x = 1, y = {z = 'q'} },
+]
+empty = []
+nothing = {}
+[table]
+key = """
+a = 3
+"""
+[[each]]
+id = 1
+[each.sub]
+value = 2
+[[each.more]]
+w = 1
+[[each]]
+id = 2
+dot.ted = 2027-01-01
+[[each.more]]
+w = 2
+[[each.more]]
+s = "a\\"]" # more
+'''
+
+
+def test_lines_are_those_of_every_key_and_item_of_a_document() -> None:
+    def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+        if path:
+            yield path
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, each in inner:
+            yield from paths(each, (*path, key))
+
+    lines = lines_of(DOCUMENT)
+    assert set(lines) == set(paths(tomllib.loads(DOCUMENT)))
+    keys = DOCUMENT.splitlines()
+    assert [path for path, line in lines.items() if isinstance(path[-1], str) and path[-1] not in keys[line - 1]] == []
+    places = {("list", 3, "y", "z"): 10, ("each", 0, "sub", "value"): 21, ("each", 1, "more", 1, "s"): 30}
+    assert {path: lines[path] for path in places} == places
+
+
 API_TLS = '[api_tls]\ncertificate = "c"\nkey = "k"\n'
 CLIENT = '[[api_tls.clients]]\nname = "mail.example"\nrole = "worker"\ntenant = "shop"\n'
 
@@ -102,7 +241,7 @@ def test_clients_of_the_api_are_named_with_role_and_tenant(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ('[api_tls]\ncertificate = "c"\n', r"key.*api_tls"),
+        ('[api_tls]\ncertificate = "c"\n', r"node\.toml:\d+: api_tls\.key: not set"),
         (API_TLS + 'cs = "c"\n', "cs"),
         (API_TLS + CLIENT, r"api_tls\.clients: needs api_tls\.client_ca"),
         (API_TLS + 'client_ca = "ca"\n' + CLIENT + CLIENT, r"api_tls\.clients: mail\.example is named twice"),
@@ -143,7 +282,7 @@ def test_every_variable_that_the_source_names_is_known() -> None:
     assert {"RAFTSCHED_URL", "RAFTSCHED_NODE_ID"} <= named
     settings = {name for name in named if setting_of(name) in config.NodeConfig.__struct_fields__}
     placeholders = {"RAFTSCHED_X", "RAFTSCHED_PORT"}
-    settings_in(dict.fromkeys(named - settings - placeholders, "x"), ())
+    assert unknown_in(dict.fromkeys(named - settings - placeholders, "x"), ()) == {}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +298,7 @@ def test_every_variable_that_the_source_names_is_known() -> None:
     ],
 )
 def test_variables_of_kubernetes_and_of_secrets_are_no_mistakes(variable: str, value: str) -> None:
-    assert settings_in({variable: value}, ("lease_seconds",)) == {}
+    assert unknown_in({variable: value}, ("lease_seconds",)) == {}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +310,8 @@ def test_variables_of_kubernetes_and_of_secrets_are_no_mistakes(variable: str, v
     ],
 )
 def test_a_variable_that_nobody_reads_is_refused_with_the_nearest(variable: str, words: str) -> None:
-    with pytest.raises(Invalid, match=words):
-        settings_in({variable: "8400"}, ("lease_seconds", "node_id"))
+    (fault,) = unknown_in({variable: "8400"}, ("lease_seconds", "node_id")).values()
+    assert re.search(words, fault)
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------

@@ -35,32 +35,39 @@ def node_command(path: Path | None, *, check_config: bool) -> None:
     """
     if not __debug__:
         raise click.ClickException("raftsched asserts its invariants in production; start it without python -O")
-    loaded = settings.load(path)
+    try:
+        read = settings.read(path)
+    except settings.ConfigInvalid as error:
+        for fault in error.faults:
+            click.echo(f"raftsched: {fault}", err=True)
+        sys.exit(1)
+    loaded = read.config
     if check_config:
-        sys.exit(_check(loaded))
+        sys.exit(_check(read))
     logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
     shutdown = Shutdown()
     shutdown.watch_signals()
     # Never closed: that would wait for threads, one of which may wait for a disk or for a name server.
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    shutdown.end(_run(runner, loaded, shutdown))
+    shutdown.end(_run(runner, read, shutdown))
 
 
-def _check(loaded: settings.NodeConfig) -> int:
+def _check(read: settings.ReadConfig) -> int:
     """Print what would run, and the faults that prevent it; return the exit code."""
     from raftsched.node.preflight import faults, summary
 
+    loaded = read.config
     found = asyncio.run(faults(loaded))
     for line in summary(loaded):
         click.echo(line)
     for warning in loaded.warnings():
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {read.places.of(warning)}", err=True)
     for fault in found:
-        click.echo(f"raftsched: {fault}", err=True)
+        click.echo(f"raftsched: {read.places.of(fault)}", err=True)
     return 1 if found else 0
 
 
-def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown) -> int:
+def _run(runner: asyncio.Runner, read: settings.ReadConfig, shutdown: Shutdown) -> int:
     """Run the node to its end; return the exit code. The last line of its log has the reason."""
     from raftsched.node.node import Node
     from raftsched.system import SystemClock, system_randomness
@@ -69,12 +76,12 @@ def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown
     # and block everything for tens of milliseconds.
     gc.collect()
     gc.freeze()
-    node = Node(loaded, clock=SystemClock(), randomness=system_randomness(), shutdown=shutdown)
+    node = Node(read.config, clock=SystemClock(), randomness=system_randomness(), shutdown=shutdown)
     try:
         runner.run(node.run())
     except (RaftschedError, OSError) as error:
         code = error.code if isinstance(error, RaftschedError) else "os_error"
-        log.critical("node_failed", error=str(error), code=code)
+        log.critical("node_failed", error=read.places.of(str(error)), code=code)
         return EXIT_FAULT
     except Exception:
         log.critical("node_failed", error="a bug of raftsched; please report it", exc_info=True)

@@ -1,27 +1,30 @@
-"""Settings of a node: a TOML file, the same on every node, and RAFTSCHED_… variables that override it.
+"""Define the settings of a node, and what must hold between them.
 
 The file lists all nodes; `node_id` names the one that this process is, usually from RAFTSCHED_NODE_ID, so that one
 file and one image serve the whole cluster. Every setting `x` is read from RAFTSCHED_X; lists and tables are written
-there as JSON. Invalid settings are refused here, with the setting's name, before anything is written or bound.
+there as JSON.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from raftsched import limits
+from raftsched.config.conversion import Conflicts
 from raftsched.consensus.net.address import Address
-from raftsched.environment import nearest, setting_of, settings_in
 from raftsched.errors import Invalid
 
-_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
+_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z"
+_TENANT: Final = r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,63})\Z"
+_NAME_RULE: Final = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit"
+PATTERN_RULES: Final[Mapping[str, str]] = {_NAME: _NAME_RULE, _TENANT: f"{_NAME_RULE}; or * for all tenants"}
+"""Each pattern of a setting, in words."""
+_Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
 
 
@@ -49,7 +52,7 @@ class ApiClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     """A DNS name or the common name of the certificate, exactly."""
     role: Literal["viewer", "submitter", "worker", "operator", "admin"]
-    tenant: Annotated[str, msgspec.Meta(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,63})\Z")]
+    tenant: Annotated[str, msgspec.Meta(pattern=_TENANT)]
     """`*` is all tenants."""
 
 
@@ -66,10 +69,10 @@ class ApiTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.clients and not self.client_ca:
-            raise ValueError("api_tls.clients: needs api_tls.client_ca, which verifies the certificates of clients")
+            raise Conflicts("api_tls.clients: needs api_tls.client_ca, which verifies the certificates of clients")
         names = [client.name for client in self.clients]
         if twice := next((name for name in names if names.count(name) > 1), ""):
-            raise ValueError(f"api_tls.clients: {twice} is named twice")
+            raise Conflicts(f"api_tls.clients: {twice} is named twice")
 
 
 class Executors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,39 +199,52 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """`json` for programs, `console` for people."""
 
     def __post_init__(self) -> None:
+        if conflicts := list(self._conflicts()):
+            raise Conflicts(*conflicts)
+
+    def _conflicts(self) -> Iterator[str]:
+        """Return what can't hold together, each beginning with the name of a setting."""
         ids = [member.id for member in self.nodes]
         if not 1 <= len(ids) <= 9 or len(set(ids)) != len(ids):
-            raise ValueError("nodes: expected 1 to 9 nodes with distinct ids (3 or 5 in production)")
-        if self.node_id not in ids:
-            raise ValueError(f"node_id: {self.node_id!r} is not one of the nodes {', '.join(ids)}")
+            yield "nodes: expected 1 to 9 nodes with distinct ids (3 or 5 in production)"
+        elif self.node_id not in ids:
+            yield f"node_id: {self.node_id!r} is not one of the nodes {', '.join(ids)}"
+        else:
+            yield from self._address_conflicts()
         if (self.auth == "token") != bool(self.admin_token_file):
-            raise ValueError(
-                f'admin_token_file: {"needed" if self.auth == "token" else "unused"} with auth = "{self.auth}"'
-            )
+            yield f'admin_token_file: {"needed" if self.auth == "token" else "unused"} with auth = "{self.auth}"'
         if self.auth == "none" and self.api_tls is not None and self.api_tls.clients:
-            raise ValueError('api_tls.clients: unused with auth = "none"')
+            yield 'api_tls.clients: unused with auth = "none"'
         if self.election_seconds_min >= self.election_seconds_max:
-            raise ValueError("election_seconds_max: must be larger than election_seconds_min")
+            yield "election_seconds_max: must be larger than election_seconds_min"
         if self.heartbeat_seconds * 3 >= self.election_seconds_min:
-            raise ValueError("heartbeat_seconds: must be under a third of election_seconds_min")
+            yield "heartbeat_seconds: must be under a third of election_seconds_min"
         if self.executors.email and not (self.smtp.url and self.smtp.sender):
-            raise ValueError("smtp: executors.email needs smtp.url and smtp.from")
-        self._check_addresses()
+            yield "smtp: executors.email needs smtp.url and smtp.from"
 
-    def _check_addresses(self) -> None:
-        """Refuse addresses that cannot be meant."""
+    def _address_conflicts(self) -> Iterator[str]:
+        """Return addresses that cannot be meant."""
         owners: dict[Address, str] = {}
         for member in self.nodes:
             for name, text in (("raft", member.raft), ("api", member.api)):
                 field = f"nodes.{member.id}.{name}"
-                address = _advertised(text, field)
+                try:
+                    address = _advertised(text, field)
+                except Invalid as error:
+                    yield str(error)
+                    continue
                 if address in owners:
-                    raise ValueError(f"{field}: {text} is {owners[address]} as well; each needs an address of its own")
+                    yield f"{field}: {text} is {owners[address]} as well; each needs an address of its own"
                 owners[address] = field
-        (api_field, api), (raft_field, raft) = self.api_address, self.raft_address
+        try:
+            (api_field, api), (raft_field, raft) = self.api_address, self.raft_address
+        except Invalid as error:
+            if "_listen" in error.field:
+                yield str(error)
+            return
         hosts = {api.host.lower(), raft.host.lower()}
         if api.port == raft.port != 0 and (len(hosts) == 1 or any(map(_is_unspecified, hosts))):
-            raise ValueError(f"{raft_field}: port {raft.port} is the port of {api_field} as well; choose another")
+            yield f"{raft_field}: port {raft.port} is the port of {api_field} as well; choose another"
 
     @property
     def api_address(self) -> tuple[str, Address]:
@@ -274,44 +290,17 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return Path(self.data_dir)
 
 
-def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> NodeConfig:
-    """Read the settings; raises `Invalid` naming the setting and its valid values."""
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise Invalid(f"config file {path}: {error}") from error
-    for name in values.keys() - set(_setting_names()):
-        raise Invalid(f"{name}: no setting of that name{nearest(name, _setting_names())}", field=name)
-    values |= _from_environment(environment)
-    if "auth" not in values:
-        raise Invalid('auth: not set; say auth = "token", or auth = "none" if all who reach the API are trusted')
-    try:
-        return msgspec.convert(values, NodeConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"config: {error}") from error
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    given = settings_in(environment, _setting_names())
-    return {setting_of(variable): _value(variable, text) for variable, text in given.items()}
-
-
-def _setting_names() -> list[str]:
-    return [field.name for field in msgspec.structs.fields(NodeConfig)]
-
-
 def _advertised(text: str, field: str) -> Address:
     """Return an address at which a node can be reached; equal addresses compare equal in every notation."""
     address = Address.parse(text, field=field)
     if _is_unspecified(address.host):
         name = field.rpartition(".")[2]
-        raise ValueError(
-            f"{field}: {address.host} can't be dialed; name the host as others reach it, and set {name}_listen = {text!r}"
+        raise Invalid(
+            f"{field}: {address.host} can't be dialed; name the host as others reach it, and set {name}_listen = {text!r}",
+            field=field,
         )
     if address.port == 0:
-        raise ValueError(f"{field}: port 0 can't be dialed; name the port")
+        raise Invalid(f"{field}: port 0 can't be dialed; name the port", field=field)
     return Address(address.host.lower(), address.port)
 
 
@@ -320,12 +309,3 @@ def _is_unspecified(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _value(variable: str, text: str) -> Any:
-    if not text.startswith(("[", "{")) or variable.endswith(("_LISTEN",)):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise Invalid(f"{variable}: {error}", field=variable) from error
