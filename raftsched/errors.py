@@ -149,6 +149,15 @@ class ChangeUnderWay(Unavailable):
     code = "change_under_way"
 
 
+class BackupUnderWay(Unavailable):
+    """The node makes a backup already. Ask another node, or retry later."""
+
+    code = "backup_under_way"
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__(f"node {node_id} makes a backup already: ask another node, or retry when it is done")
+
+
 class UpgradeInProgress(Unavailable):
     """The operation needs a release that not all nodes run yet; nothing was changed. Retry once all are upgraded."""
 

@@ -22,6 +22,7 @@ from raftsched.api.access.guard import Guard
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.cluster.audit import Audit
+from raftsched.api.cluster.backup import BackupRoutes
 from raftsched.api.cluster.events import Events
 from raftsched.api.cluster.health import Health
 from raftsched.api.cluster.routes import Cluster
@@ -148,6 +149,7 @@ def all_routes(
         *Workers(backend).routes(),
         *Tokens(backend, bodies).routes(),
         *Cluster(backend, bodies, forwarder).routes(),
+        *BackupRoutes(backend, bodies).routes(),
         *Health(backend).routes(),
     )
     return (*routes, _openapi_route(routes))

@@ -10,10 +10,12 @@ from typing import Protocol
 
 from raftsched.api.event_log import EventLog
 from raftsched.core.operations.base import Operation
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
+from raftsched.storage.backup import OpenBackup
 from raftsched.storage.reader import StateReader
 from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
 
@@ -85,6 +87,12 @@ class Backend(Protocol):
 
     def reencrypt(self) -> EncryptionStatus:
         """Begin to move this node's data to its first key; raises `Rejected` if it has none."""
+
+    async def backup(self) -> OpenBackup:
+        """Return a backup of this node's state, which the caller closes; see `raftsched.node.backups`."""
+
+    def last_backup(self) -> LastBackup | None:
+        """Return the latest backup that was recorded, as far as this node knows; None if there is none."""
 
     def cluster_status(self) -> ClusterStatus:
         """Return what this node knows of the cluster, its `problems` with the time since when it has seen them."""

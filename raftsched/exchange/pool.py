@@ -115,6 +115,13 @@ class _Streamed(StreamedReply):
         except (*_BROKEN, ValueError) as error:  # ValueError: a line without end
             raise _broken(error) from error
 
+    async def parts(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._reply.content.iter_any():
+                yield part
+        except _BROKEN as error:
+            raise _broken(error) from error
+
     async def read(self) -> bytes:
         try:
             return await self._reply.read()

@@ -74,6 +74,9 @@ class StreamedReply(Protocol):
     def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines with their ends; raises `Broken`, also for a line without end."""
 
+    def parts(self) -> AsyncIterator[bytes]:
+        """Yield the body in parts of any size; raises `Broken`, also for a body that is too short."""
+
     async def read(self) -> bytes:
         """Return the whole body; raises `Broken`."""
 

@@ -40,6 +40,7 @@ from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CODEC_VERSION, NewWork
 from raftsched.core.records.api_token import TOKEN_PREFIX, Role
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.state.results import Result
 from raftsched.core.state.writes import PutClusterKey, Write
@@ -48,6 +49,7 @@ from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.node.backups import Backups
 from raftsched.node.bound_ports import bind_ports
 from raftsched.node.certificates import Certificates
 from raftsched.node.cluster_key import difference, require_cluster_key
@@ -60,6 +62,7 @@ from raftsched.node.shutdown import Shutdown
 from raftsched.node.state_watch import watch_state
 from raftsched.node.unique_keys import keyed
 from raftsched.ports import Clock, Randomness, Wake
+from raftsched.storage.backup import OpenBackup
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
 from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
@@ -147,12 +150,25 @@ class Node:
             if cipher:
                 claim.need_key(cipher.checks[0])
             self._build(directory)
+            self._backups = self._make_backups(directory)
             self._reencryption = Reencryption(self.node_id, cipher, claim, self._machine, self._journal)
             await self._live()
             self._machine.close()
             log.info("node_stopped")
         finally:
             claim.release()
+
+    def _make_backups(self, directory: Path) -> Backups:
+        return Backups(
+            self._machine,
+            cluster=self.config.cluster,
+            node_id=self.node_id,
+            directory=directory / "snapshots",
+            cipher=self._cipher,
+            reserve_bytes=self.config.disk_reserve_mib << 20,
+            now_ms=self.now_ms,
+            free_bytes=self._free_bytes,
+        )
 
     def _make_cipher(self) -> Cipher:
         """Return the cipher of this node's files; raises `Invalid` naming the setting and the line at fault."""
@@ -464,6 +480,16 @@ class Node:
     def reencrypt(self) -> EncryptionStatus:
         self._reencryption.ask()
         return self._reencryption.status()
+
+    async def backup(self) -> OpenBackup:
+        if reason := self._replica.idle_reason:
+            raise Unavailable(reason)
+        if self._replica.status().incoming_snapshot_bytes is not None:
+            raise Unavailable("this node receives a snapshot, since it is far behind: ask another node")
+        return await self._backups.take()
+
+    def last_backup(self) -> LastBackup | None:
+        return self._machine.state.last_backup
 
     def cluster_status(self) -> ClusterStatus:
         seen = self._seen()

@@ -35,7 +35,6 @@ from raftsched.storage.tables.position import FORMAT_VERSION as STATE_FORMAT
 from raftsched.storage.verification import verify_elsewhere
 
 FORMAT_VERSION: Final = 1
-CONTENT_TYPE: Final = "application/vnd.raftsched.backup"
 _NAME: Final = b"raftsched backup "
 _HEAD: Final = b"%s%d\n" % (_NAME, FORMAT_VERSION)
 _END: Final = b"end "
@@ -102,6 +101,22 @@ def describe(copy: Path, cipher: Cipher, *, cluster: str, node: str, taken_at_ms
     )
 
 
+class OpenBackup:
+    """A backup of a copy that is open; `close` must be called."""
+
+    def __init__(self, manifest: Manifest, content: IO[bytes]) -> None:
+        self.manifest = manifest
+        self._content = content
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield its bytes, once; see `stream`."""
+        return stream(self.manifest, self._content)
+
+    def close(self) -> None:
+        """Close the copy; if it has no name any more, its space is free then."""
+        self._content.close()
+
+
 def stream(manifest: Manifest, content: IO[bytes]) -> Iterator[bytes]:
     """Yield the bytes of a backup, `stream_bytes` in all; `content` is an open copy. Blocks for the disk.
 
@@ -129,8 +144,10 @@ def stream_bytes(manifest: Manifest) -> int:
 
 def read_manifest(path: Path) -> Manifest:
     """Return the manifest of a backup, of which nothing else is checked. Raises `DamagedBackup` and OSError."""
+    check = BackupCheck(str(path))
     with path.open("rb") as file:
-        return _read_head(path, file)[0]
+        check.feed(file.read(len(_HEAD) + _MANIFEST_BYTES_MAX))
+    return check.manifest or check.finish()
 
 
 def verify(path: Path) -> Manifest:
@@ -159,44 +176,92 @@ def extract(path: Path, copy: Path) -> Manifest:
     return manifest
 
 
+class BackupCheck:
+    """Check the bytes of a backup as they arrive, and give its content to `take`. `name` is for error texts."""
+
+    def __init__(self, name: str, take: Callable[[bytes], object] = lambda _: None) -> None:
+        self.manifest: Manifest | None = None
+        """None until it has arrived."""
+        self._name = name
+        self._take = take
+        self._begun = bytearray()
+        """Bytes of the head, and later of the end."""
+        self._whole, self._content = hashlib.sha256(), hashlib.sha256()
+        self._left = 0
+        self.total_bytes = 0
+        """Size of the whole backup; 0 until the manifest has arrived."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes. Raises `DamagedBackup` as soon as they can't be right."""
+        if self.manifest is None:
+            self._begun += data
+            data = self._after_head()
+        content, rest = data[: self._left], data[self._left :]
+        if content:
+            self._left -= len(content)
+            self._whole.update(content)
+            self._content.update(content)
+            self._take(content)
+        if rest:
+            self._begun += rest
+            if len(self._begun) > _END_BYTES:
+                raise self._damaged("there are bytes behind its end")
+
+    def finish(self) -> Manifest:
+        """Return the manifest once all bytes were given. Raises `DamagedBackup` if any is missing or changed."""
+        if self.manifest is None:
+            self._require_name(bytes(self._begun))
+            raise DamagedBackup(f"{self._name} was cut short, within its manifest")
+        missing = self._left + _END_BYTES - len(self._begun)
+        if self._left or missing > 0:
+            found = self.total_bytes - missing
+            raise DamagedBackup(f"{self._name} was cut short: it has {found:,} of {self.total_bytes:,} bytes")
+        is_right = self._content.hexdigest() == self.manifest.content_sha256
+        if not is_right or bytes(self._begun) != _end(self._whole.hexdigest()):
+            raise self._damaged("its bytes are not those that were written")
+        return self.manifest
+
+    def _after_head(self) -> bytes:
+        """Read the head, if all of it is there, and return the bytes behind it."""
+        if len(self._begun) >= _HEAD_BYTES_MAX or b"\n" in self._begun:
+            self._require_name(bytes(self._begun))
+        end = self._begun.find(b"\n", len(_HEAD))
+        if end < 0:
+            if len(self._begun) > _MANIFEST_BYTES_MAX:
+                raise self._damaged("its manifest does not end")
+            return b""
+        head, rest = bytes(self._begun[: end + 1]), bytes(self._begun[end + 1 :])
+        try:
+            self.manifest = manifest = _decode(head[len(_HEAD) :])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._damaged(f"its manifest can't be read: {error}") from None
+        self._begun.clear()
+        self._whole.update(head)
+        self._left = manifest.content_bytes
+        self.total_bytes = len(head) + self._left + _END_BYTES
+        return rest
+
+    def _require_name(self, begun: bytes) -> None:
+        if not begun.startswith(_NAME):
+            raise DamagedBackup(f"{self._name} is not a backup of raftsched")
+        if not begun.startswith(_HEAD):
+            version = begun[len(_NAME) : _HEAD_BYTES_MAX].partition(b"\n")[0].decode("ascii", "replace")
+            raise DamagedBackup(
+                f"{self._name} is a backup in format {version}, and this release reads {FORMAT_VERSION}: use the release "
+                "that wrote it"
+            )
+
+    def _damaged(self, reason: str) -> DamagedBackup:
+        return DamagedBackup(f"{self._name} is damaged: {reason}")
+
+
 def _read(path: Path, take: Callable[[bytes], object]) -> Manifest:
     """Read a whole backup, give its content to `take`, and return its manifest."""
+    check = BackupCheck(str(path), take)
     with path.open("rb") as file:
-        manifest, head = _read_head(path, file)
-        whole = hashlib.sha256(head)
-        expected, found = len(head) + manifest.content_bytes + _END_BYTES, os.fstat(file.fileno()).st_size
-        if found < expected:
-            raise DamagedBackup(f"{path} was cut short: it has {found:,} of {expected:,} bytes")
-        content, left = hashlib.sha256(), manifest.content_bytes
-        while left:
-            part = file.read(min(_CHUNK_BYTES, left))
-            if not part:
-                raise DamagedBackup(f"{path} was cut short while it was read")
-            left -= len(part)
-            whole.update(part)
-            content.update(part)
-            take(part)
-        end = file.read(_END_BYTES + 1)
-    if content.hexdigest() != manifest.content_sha256 or end != _end(whole.hexdigest()):
-        raise DamagedBackup(f"{path} is damaged: its bytes are not those that were written")
-    return manifest
-
-
-def _read_head(path: Path, file: IO[bytes]) -> tuple[Manifest, bytes]:
-    """Return the manifest, and all bytes before the content."""
-    name = file.readline(_HEAD_BYTES_MAX)
-    if not name.startswith(_NAME):
-        raise DamagedBackup(f"{path} is not a backup of raftsched")
-    if name != _HEAD:
-        version = name[len(_NAME) :].strip().decode("ascii", "replace")
-        raise DamagedBackup(
-            f"{path} is a backup in format {version}, and this release reads {FORMAT_VERSION}: use the release that wrote it"
-        )
-    line = file.readline(_MANIFEST_BYTES_MAX)
-    try:
-        return _decode(line), name + line
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DamagedBackup(f"{path} is damaged: its manifest can't be read: {error}") from None
+        while data := file.read(_CHUNK_BYTES):
+            check.feed(data)
+    return check.finish()
 
 
 _decode: Final = msgspec.json.Decoder(Manifest).decode

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from raftsched.wire.common import MEMBER_ID_PATTERN, MEMBER_ID_RULE, Reply, Request
+from raftsched.wire.common import MEMBER_ID_PATTERN, MEMBER_ID_RULE, Moment, Reply, Request
+
+_INDEX_MAX: Final = (1 << 63) - 1
 
 
 class MemberRequest(Request, frozen=True):
@@ -97,6 +99,28 @@ class NodeStatus(Reply, frozen=True):
     """Its own facts; null if it is down or did not answer in time."""
 
 
+class BackupRequest(Request, frozen=True):
+    """A backup that was verified and stored; the values are those of its manifest."""
+
+    node: Annotated[str, Meta(pattern=MEMBER_ID_PATTERN, description=MEMBER_ID_RULE)]
+    """The node whose state it is."""
+    applied_index: Annotated[int, Meta(ge=1, le=_INDEX_MAX)]
+    taken_at: Moment
+    content_bytes: Annotated[int, Meta(ge=1, le=1 << 60)]
+    content_sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+
+
+class BackupStatus(Reply, frozen=True):
+    """The latest backup that was recorded."""
+
+    node: str
+    applied_index: int
+    """Index of the last log entry that it holds."""
+    taken_at: str
+    content_bytes: int
+    content_sha256: str
+
+
 class ClusterStatus(Reply, frozen=True):
     """The cluster as seen by the node that answers."""
 
@@ -117,6 +141,8 @@ class ClusterStatus(Reply, frozen=True):
     """The problems, the worst first."""
     workers: int | None = None
     """Workers that made a request lately."""
+    last_backup: BackupStatus | None = None
+    """The latest backup that was recorded; null if there is none."""
 
 
 class MembersReply(Reply, frozen=True):

@@ -26,12 +26,14 @@ from raftsched.api.event_log import EventLog
 from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
+from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Context, Result
 from raftsched.core.state.writes import PutFence, PutJob, RemoveJob
-from raftsched.errors import InvariantBroken, NotLeader, RaftschedError, Rejected
+from raftsched.errors import BackupUnderWay, InvariantBroken, NotLeader, RaftschedError, Rejected
 from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.storage.backup import OpenBackup
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
 from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
@@ -78,6 +80,8 @@ class SimulatedNode:
         self.other_nodes: tuple[NodeStatus, ...] = ()
         """What `GET /cluster` tells beside this node; a transfer needs another."""
         self.members = Membership.of([Member(node_id, "127.0.0.1:8401", "127.0.0.1:8400")])
+        self.open_backup: Callable[[], OpenBackup] | None = None
+        """Makes the backup that is sent; None = one is being made."""
         self.faults: list[InvariantBroken] = []
         self.proposed: list[Operation] = []
         self.proposal_error: Callable[[Operation], RaftschedError | None] = lambda _: None
@@ -198,6 +202,14 @@ class SimulatedNode:
 
     def facts(self) -> NodeFacts:
         return NodeFacts(id=self.node_id, release="1.2", is_ready=True)
+
+    async def backup(self) -> OpenBackup:
+        if self.open_backup is None:
+            raise BackupUnderWay(self.node_id)
+        return self.open_backup()
+
+    def last_backup(self) -> LastBackup | None:
+        return self.state.last_backup
 
     def encryption(self) -> EncryptionStatus:
         return EncryptionStatus(self.node_id, "off", None)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
+from raftsched.api.cluster.backup import backup_status
 from raftsched.api.cluster.problems import find, health_of, since_of
 from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
@@ -98,7 +99,14 @@ class Cluster:
         facts = await asyncio.gather(*(self._facts(request, node) for node in seen.nodes))
         nodes = tuple(replace(node, facts=known) for node, known in zip(seen.nodes, facts, strict=True))
         workers = sum(1 for _ in backend.stale_state()[0].workers())
-        status = replace(seen, nodes=nodes, workers=workers, answered_by=backend.node_id)
+        last = backend.last_backup()
+        status = replace(
+            seen,
+            nodes=nodes,
+            workers=workers,
+            answered_by=backend.node_id,
+            last_backup=None if last is None else backup_status(last),
+        )
         problems = since_of(seen.problems, find(status, were_asked=True))
         return replace(status, problems=problems, health=health_of(problems))
 

@@ -56,6 +56,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "id_used": "Use an id that no node of this cluster has had.",
     "address_used": "Use an address that no other node has.",
     "too_many_members": "Remove a node first.",
+    "backup_under_way": "Ask another node, or try again when the other backup is done.",
     "change_under_way": "Wait until the change of members is done, and try again.",
     "encryption_off": "Set [encryption] keys_file on the node, and restart it.",
     "encryption_key_missing": "Put the named key into the keys file of the node that answered, and restart it.",

@@ -21,6 +21,7 @@ BASE_PATH: Final = "/api/v1"
 KEY_HEADER: Final = "Idempotency-Key"
 MATCH_HEADER: Final = "If-Match"
 STREAM_TYPE: Final = "text/event-stream"
+BACKUP_TYPE: Final = "application/vnd.raftsched.backup"
 
 
 class Answered(Enum):
@@ -61,10 +62,9 @@ class Route:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Return the methods. A GET route answers HEAD too, for load balancers; a stream does not, since it is
-        endless.
-        """
-        return ("GET", "HEAD") if self.method == "GET" and self.reply_type != STREAM_TYPE else (self.method,)
+        """Return the methods. A GET route answers HEAD too, for load balancers; not a stream, which is endless or long."""
+        has_head = self.method == "GET" and self.reply_type not in (STREAM_TYPE, BACKUP_TYPE)
+        return ("GET", "HEAD") if has_head else (self.method,)
 
     @property
     def name(self) -> str:

@@ -92,8 +92,8 @@ def _title(answer: Mapping[str, Any]) -> str:
     title = (
         f"leader {answer['leader'] or 'none'}, term {answer['term']}, operations {answer['operation_version']}{workers}"
     )
-    if backup := answer.get("last_backup_at"):
-        title += f", last backup {when(backup)}"
+    if backup := answer.get("last_backup"):
+        title += f", last backup {when(backup['taken_at'])}"
     return title
 
 

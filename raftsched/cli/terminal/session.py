@@ -24,6 +24,7 @@ from raftsched.client.http.calls import KEY_HEADER, Calls, part
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
+from raftsched.client.http.retries import Failure
 from raftsched.client.records import Event
 from raftsched.wire.verbs import Verb
 
@@ -142,6 +143,18 @@ class Session:
         events = aiter(stream.events())
         while True:
             yield self._runner.run(_next(events))
+
+    def download(self, path: str, take: Callable[[bytes], None], *, silence_seconds: float) -> None:
+        """Give the parts of a long reply of one node to `take`; it is asked for once."""
+
+        async def read() -> None:
+            async with self._connection.download(path, silence_seconds=silence_seconds) as parts:
+                if isinstance(parts, Failure):
+                    raise parts.error
+                async for part in parts:
+                    take(part)
+
+        self._runner.run(read())
 
     def _run(self, call: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of `call`; report on standard error if that takes long."""

@@ -196,6 +196,30 @@ class Connection:
             else:
                 yield await self._refused(base, exchange, reply)
 
+    @asynccontextmanager
+    async def download(self, path: str, *, silence_seconds: float) -> AsyncIterator[AsyncIterator[bytes] | Failure]:
+        """Read a long reply of the current node; yield its parts, which raise `OutcomeUnknown`, or the failure."""
+        base = self.nodes.current
+        exchange = self.exchange(base, Request("GET", path))
+        timeouts = Timeouts(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
+        async with AsyncExitStack() as stack:
+            try:
+                reply = await stack.enter_async_context(self._opened().stream(exchange, timeouts))
+            except Broken as error:
+                yield self._broken(base, exchange, error)
+                return
+            if reply.status == HTTPStatus.OK:
+                yield self._parts(base, exchange, reply)
+            else:
+                yield await self._refused(base, exchange, reply)
+
+    async def _parts(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
+        try:
+            async for part in reply.parts():
+                yield part
+        except Broken as error:
+            raise self._broken(base, exchange, error).error from error
+
     async def _lines(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
         try:
             async for line in reply.lines():

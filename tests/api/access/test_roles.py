@@ -38,6 +38,8 @@ ALLOWED: Final = {
     "POST /api/v1/cluster/members": "admin",
     "DELETE /api/v1/cluster/members/{id}": "admin",
     "GET /api/v1/cluster/encryption": "admin",
+    "GET /api/v1/cluster/backup": "admin",
+    "POST /api/v1/cluster/backups": "admin",
     "POST /api/v1/cluster/encryption/rotate": "admin",
     "GET /api/v1/tenants": "admin",
     "GET /api/v1/tenants/{name}": _READ,

@@ -34,6 +34,7 @@ async def test_cluster_is_told_by_the_leader(api: Api, follower: Api) -> None:
         "health": "healthy",
         "problems": [],
         "workers": 0,
+        "last_backup": None,
     }
     assert (await follower.get("cluster")).json == answer.json
 
