@@ -15,14 +15,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 
-from sortedcontainers import SortedDict
-
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Job, encode_job
-from raftsched.core.records.queue import Queue
-from raftsched.core.records.tenant import Tenant
 from raftsched.core.state.writes import (
     PutBackup,
     PutClusterKey,
@@ -121,6 +117,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         self._audit_count = source._audit_count
         self._queues = source._queues
         self._tenants = source._tenants
+        self._tokens = source._tokens
         self._schedule_counts = source._schedule_counts
 
     def _take_over(self, fork: StateFork) -> None:
@@ -178,12 +175,6 @@ class StateWriter(OtherWrites, JobReads, Catalog):
             self._store.remove(table, key)
         for table, key, value in inserted:
             self._store.insert(table, key, value)
-
-    def _own_queues(self) -> SortedDict[str, Queue]:
-        return self._queues
-
-    def _own_tenants(self) -> SortedDict[str, Tenant]:
-        return self._tenants
 
     def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
         if text:
@@ -243,7 +234,6 @@ class StateFork(StateWriter):
         """Each job before and after a write, in order."""
         self._running = RunningCounts((), running)
         self._unfinished = UnfinishedCounts({}, unfinished)
-        self._has_own_queues = self._has_own_tenants = False
         self._executed: list[Write] = []
         self._as_tuple: tuple[Write, ...] = ()
 
@@ -270,15 +260,3 @@ class StateFork(StateWriter):
             self._jobs[new.id] = new
         elif old is not None:
             self._jobs[old.id] = None
-
-    def _own_queues(self) -> SortedDict[str, Queue]:
-        if not self._has_own_queues:
-            self._queues = self._queues.copy()
-            self._has_own_queues = True
-        return self._queues
-
-    def _own_tenants(self) -> SortedDict[str, Tenant]:
-        if not self._has_own_tenants:
-            self._tenants = self._tenants.copy()
-            self._has_own_tenants = True
-        return self._tenants

@@ -26,9 +26,7 @@ from raftsched.core.records.api_token import (
     TOKEN_PREFIX,
     ApiToken,
     Role,
-    decode_api_token,
     digest_of,
-    encode_api_token,
 )
 from raftsched.core.records.bounds import is_name
 from raftsched.core.records.ids import TimeMs
@@ -139,8 +137,8 @@ class TokenDoor:
         if found is not None and found["id"] == EXECUTOR and self._admin.is_executor(found["secret"]):
             return Principal(EXECUTOR, Role.WORKER, None, token_id=EXECUTOR)
         token = None if found is None else self._backend.stale_state()[0].api_token(found["id"])
-        # Without such a token another is read, and the secret is compared with it, so that both take the same time.
-        known = token or decode_api_token(_NOBODY)
+        # Without such a token the secret is compared with that of another, so that both take the same time.
+        known = token or _NOBODY
         is_right = found is not None and known.accepts(found["secret"], self._backend.now_ms())
         if not is_right and self._admin.is_admin(text):
             return Principal(ADMIN, Role.ADMIN, None, token_id=ADMIN)
@@ -215,6 +213,6 @@ def _bearer(headers: Headers) -> str:
     return found["token"]
 
 
-_NOBODY: Final = encode_api_token(
-    ApiToken("nobody", digest_of(""), "nobody", Role.ADMIN, "nobody", (), TimeMs(1), created_at_ms=TimeMs(1))  # in 1970
+_NOBODY: Final = ApiToken(  # expired in 1970
+    "nobody", digest_of(""), "nobody", Role.ADMIN, "nobody", (), TimeMs(1), created_at_ms=TimeMs(1)
 )

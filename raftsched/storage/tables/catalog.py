@@ -1,7 +1,7 @@
 """Read records other than jobs: queues, schedules, ledgers, workflows, background work, deadlines, the audit trail.
 
-Queues and tenants are few, and every lease and submission reads them: they are kept decoded in memory, and written
-through.
+Queues, tenants and tokens are few, and every request reads some: they are kept decoded in memory, and written through. A
+write replaces the whole mapping, so that a fork and its state can share one.
 """
 
 from __future__ import annotations
@@ -95,12 +95,16 @@ class Catalog:
 
     # -- tokens -------------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _tokens(self) -> dict[str, ApiToken]:
+        tokens = (decode_api_token(record) for _, record in all_rows(self._store, Table.TOKENS))
+        return {token.id: token for token in tokens}
+
     def api_token(self, token_id: str) -> ApiToken | None:
-        record = self._store.get(Table.TOKENS, keys.name_key(token_id))
-        return None if record is None else decode_api_token(record)
+        return self._tokens.get(token_id)
 
     def api_token_count(self) -> int:
-        return sum(1 for _ in all_rows(self._store, Table.TOKENS))
+        return len(self._tokens)
 
     def list_api_tokens(self, *, after: bytes = b"", limit: int) -> Page[ApiToken]:
         """Return the next tokens, by id."""

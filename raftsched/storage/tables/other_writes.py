@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from sortedcontainers import SortedDict
 
-from raftsched.core.records.api_token import encode_api_token
+from raftsched.core.records.api_token import ApiToken, encode_api_token
 from raftsched.core.records.job import encode_worker
 from raftsched.core.records.queue import Queue, encode_queue
 from raftsched.core.records.schedule import encode_firing, encode_schedule
@@ -55,11 +55,10 @@ class OtherWrites:
         _store: Rows
         _queues: SortedDict[str, Queue]
         _tenants: SortedDict[str, Tenant]
+        _tokens: dict[str, ApiToken]
         _schedule_counts: Counter[str]
         applied_index: int
 
-        def _own_queues(self) -> SortedDict[str, Queue]: ...
-        def _own_tenants(self) -> SortedDict[str, Tenant]: ...
         def _move_entries(self, before: Entries, after: Entries) -> None: ...
         def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None: ...
 
@@ -97,21 +96,24 @@ class OtherWrites:
                 self._store.delete(Table.WORKERS, keys.name_key(name))
             case PutToken(token):
                 self._put_record(Table.TOKENS, keys.name_key(token.id), encode_api_token(token))
+                self._tokens = self._tokens | {token.id: token}
             case RemoveToken(token_id):
                 self._store.remove(Table.TOKENS, keys.name_key(token_id))
+                self._tokens = {each: token for each, token in self._tokens.items() if each != token_id}
             case PutTenant(tenant):
                 self._put_record(Table.TENANTS, keys.name_key(tenant.name), encode_tenant(tenant))
-                self._own_tenants()[tenant.name] = tenant
+                self._tenants = self._tenants | {tenant.name: tenant}
             case RemoveTenantRecord(name):
                 self._store.remove(Table.TENANTS, keys.name_key(name))
-                del self._own_tenants()[name]
+                self._tenants = self._tenants.copy()
+                del self._tenants[name]
 
     def _execute_definition(self, write: Write) -> None:
         """Execute a write of something that users define, or of background work."""
         match write:
             case PutQueue(old_queue, queue):
                 self._put_record(Table.QUEUES, keys.name_key(queue.name), encode_queue(queue))
-                self._own_queues()[queue.name] = queue
+                self._queues = self._queues | {queue.name: queue}
                 self._move_entries(queue_entries(old_queue), queue_entries(queue))
             case PutWorkflow(old_workflow, workflow):
                 self._put_record(Table.WORKFLOWS, workflow.id, encode_workflow(workflow))
