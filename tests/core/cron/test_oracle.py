@@ -1,7 +1,7 @@
-"""Every clock change of every zone from 1990 to 2037, and a year of each rule beyond, against a walk over the minutes.
+"""Clock changes of every zone from 1990 to 2037, and a year of each rule beyond, against a walk over the minutes.
 
 Each change meets a few of the expressions, in turn, and some made for it; `python -m tests.core.cron.oracle --all`
-compares all with all.
+compares all with all; here it is every second group of changes that are alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.core.cron.oracle import (
     walk,
 )
 
-SHARDS = 4
+SHARDS = 2
 
 
 def _few(change: Change, number: int) -> list[str]:
@@ -44,8 +44,8 @@ def _check(groups: list[list[Change]]) -> int:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_every_change_of_every_zone_fires_as_a_walk_over_the_minutes_does(shard: int) -> None:
-    groups = alike(changes())[shard::SHARDS]
+def test_a_change_of_any_zone_fires_as_a_walk_over_the_minutes_does(shard: int) -> None:
+    groups = alike(changes())[shard :: 2 * SHARDS]
     assert len(groups) > 500
     assert _check(groups) == 3 * sum(map(len, groups))
 

@@ -563,7 +563,7 @@ def test_ready_knows_queues_by_pattern_for_each_tenant(world: World, ready: Read
 @pytest.mark.parametrize("names", ["m", "mno"], ids=["one name", "names"])
 @pytest.mark.parametrize("regions", [("",), ("", "eu", "us")], ids=["nowhere", "regions"])
 @pytest.mark.parametrize("tenants", ["a", "abc"])
-@for_each("seed", range(10))
+@for_each("seed", range(4))
 def test_ready_agrees_with_the_index_after_any_history(
     seed: int, tenants: str, regions: tuple[str, ...], names: str
 ) -> None:
