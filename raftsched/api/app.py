@@ -243,7 +243,7 @@ def _headers_of_every_reply(backend: Backend) -> Any:
         del request
         headers = response.headers
         headers["Server"] = SERVER
-        headers["Cache-Control"] = "no-store"
+        headers.setdefault("Cache-Control", "no-store")
         if response.status == _UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
             return  # who has no token learns nothing of the cluster

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -37,7 +37,7 @@ from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import BlockingJob, Job
 from raftsched.client.kinds import HttpOptions, ShellOptions, http_job, shell_job
 from raftsched.client.queues import BlockingQueue, Queue
-from raftsched.client.records import AuditEntry, BulkResult, Event, JobInfo
+from raftsched.client.records import AuditEntry, BulkResult, Caller, Event, JobInfo
 from raftsched.client.schedules import BlockingSchedules, Schedules
 from raftsched.client.specs import JobOptions, JobSpec
 from raftsched.client.submit import Accepted, Submitter
@@ -50,6 +50,7 @@ from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.ports import Clock, Randomness
 from raftsched.wire.verbs import JOB, Action
 
+T = TypeVar("T")
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000
 """Maximum number of unanswered submits of `submit_each`, so that a file of any size streams in bounded memory."""
@@ -324,6 +325,15 @@ class Client:
         query = given(actor=actor, action=action, subject=subject, tenant=tenant, order=order, limit=page_size)
         return self._calls.each(AuditEntry, "/audit", "entries", query)
 
+    async def page(
+        self, kind: type[T], path: str, field: str, query: Mapping[str, Any] | None = None
+    ) -> tuple[Sequence[T], str | None]:
+        """Read one page of a list: the items in `field` of the reply to GET `path`, and the cursor of the next page.
+
+        `query` has the filters, `limit` and `cursor`. The cursor is None at the end of the list.
+        """
+        return await self._calls.page(kind, path, field, query or {})
+
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     async def queues(self) -> Sequence[dict[str, Any]]:
@@ -339,6 +349,10 @@ class Client:
         """Return the leader, the term and the state of each node."""
         document: dict[str, Any] = msgspec.json.decode(await self._connection.call("GET", "/cluster"), type=dict)
         return document
+
+    async def whoami(self) -> Caller:
+        """Read which token this client has, and what it may do. Raises `Rejected` with code `unauthorized`."""
+        return await self._calls.call(Caller, "GET", "/whoami", has_consistency=False)
 
     async def transfer_leadership(self) -> None:
         """Transfer leadership to the follower with the most complete log."""
@@ -452,6 +466,8 @@ class BlockingClient(Blocking[Client]):
     queues = blocking(Client.queues)
     workers = blocking(Client.workers)
     cluster = blocking(Client.cluster)
+    page = blocking(Client.page)
+    whoami = blocking(Client.whoami)
     transfer_leadership = blocking(Client.transfer_leadership)
     add_member = blocking(Client.add_member)
     remove_member = blocking(Client.remove_member)

@@ -18,7 +18,7 @@ from raftsched.wire.queues import QueueDocument, QueueSettingsDocument, RateRepl
 from raftsched.wire.runs import ExplainReply, HistoryDocument, LogReply, RunsDocument
 from raftsched.wire.schedules import ApplyDocument, ScheduleDocument
 from raftsched.wire.tenants import TenantDocument
-from raftsched.wire.tokens import TokenDocument
+from raftsched.wire.tokens import CallerReply, TokenDocument
 from raftsched.wire.workflows import EdgeReply, GraphDocument, NodeDocument, WorkflowDocument
 
 PauseInfo = PauseDocument[datetime]
@@ -26,6 +26,7 @@ Runs = RunsDocument[datetime]
 History = HistoryDocument[datetime]
 Explanation = ExplainReply
 BulkResult = BulkReply
+Caller = CallerReply
 Rate = RateReply
 QueueSettings = QueueSettingsDocument[datetime]
 QueueScale = ScaleReply

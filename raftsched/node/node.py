@@ -44,6 +44,7 @@ from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.state.results import Result
 from raftsched.core.state.writes import PutClusterKey, Write
+from raftsched.dashboard.app import add_dashboard
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
@@ -271,7 +272,8 @@ class Node:
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
         app = create_app(self, self._door, tls=self._certificates.api_client)
-        runner = create_runner(app, stop_seconds=_API_STOP_SECONDS)
+        channel = add_dashboard(app, self._door, self.node_id)
+        channel.runner = runner = create_runner(app, stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
             executing += [asyncio.create_task(executor.run(), name="executor") for executor in executors]

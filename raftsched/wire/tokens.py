@@ -63,6 +63,20 @@ class TokenReply(TokenDocument[Time], frozen=True):
     """A token, without its text, which nobody can read again."""
 
 
+class CallerReply(Reply, frozen=True):
+    """The caller of a request, and what it may do."""
+
+    name: str = ""
+    """The actor in histories and in the audit trail."""
+    role: str = ""
+    tenant: str = ""
+    """`*` = all tenants."""
+    queues: Sequence[str] = ()
+    """Queues and patterns to which it is limited; none = all queues."""
+    may: Sequence[str] = ()
+    """The rights of its role: `read`, `submit`, `operate`, `audit`, `admin`, `cluster`, …"""
+
+
 class TokensQuery(ReadQuery, frozen=True):
     """A page of the list of tokens."""
 

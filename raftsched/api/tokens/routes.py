@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.api.access.door import ADMIN, EXECUTOR
 from raftsched.api.access.principal import OWNER_END, Principal, principal_of
-from raftsched.api.access.rules import Access
+from raftsched.api.access.rules import ROLES, Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response, time_or_none, time_text
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Route, change, route
+from raftsched.api.http.routes import BASE_PATH, Answered, Route, change, route
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import end_ms
@@ -38,6 +38,7 @@ from raftsched.core.state.results import TokenSaved
 from raftsched.errors import Forbidden, Invalid, NotFound, Rejected
 from raftsched.wire.common import NAME_RULE, is_name
 from raftsched.wire.tokens import (
+    CallerReply,
     RevokedReply,
     RotateTokenRequest,
     TokenReply,
@@ -67,6 +68,20 @@ class Tokens:
             route(Access.ADMIN, "GET", "/tokens", self.list_tokens, TokensReply, query=TokensQuery),
             change(Access.ADMIN, "POST", f"{path}/rotate", self.rotate_token, TokenReply, optional=RotateTokenRequest),
             change(Access.ADMIN, "DELETE", path, self.revoke_token, RevokedReply),
+            route(Access.SIGNED_IN, "GET", "/whoami", self.get_caller, CallerReply, answered=Answered.HERE),
+        )
+
+    async def get_caller(self, request: web.Request) -> web.Response:
+        """Read who makes this request, and what it may do."""
+        caller = principal_of(request)
+        return json_response(
+            CallerReply(
+                name=caller.name,
+                role=caller.role.label,
+                tenant=caller.scope or EVERY_TENANT,
+                queues=caller.queues,
+                may=tuple(access.value for access in ROLES if caller.may(access)),
+            )
         )
 
     async def create_token(self, request: web.Request) -> web.Response:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -90,14 +90,20 @@ class Calls:
         """Yield the items under `field`, page by page."""
         page_query = dict(query)
         while True:
-            page = await self.call(dict[str, msgspec.Raw], "GET", path, query=page_query)
-            items: list[T] = _decoded(page.get(field, b""), list[kind], f"GET {path}")  # type: ignore[valid-type]
+            items, cursor = await self.page(kind, path, field, page_query)
             for item in items:
                 yield item
-            cursor = msgspec.json.decode(page.get("next_cursor", b"null"))
             if not cursor:
                 return
             page_query["cursor"] = cursor
+
+    async def page(
+        self, kind: type[T], path: str, field: str, query: Mapping[str, Any]
+    ) -> tuple[Sequence[T], str | None]:
+        """Return the items under `field` of one page, and the cursor of the next one; None at the end."""
+        page = await self.call(dict[str, msgspec.Raw], "GET", path, query=query)
+        items: list[T] = _decoded(page.get(field, b""), list[kind], f"GET {path}")  # type: ignore[valid-type]
+        return items, msgspec.json.decode(page.get("next_cursor", b"null"), type=str | None)
 
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[T], request: str) -> T:

@@ -293,7 +293,7 @@ class Connection:
 
     def _learn(self, leader: str | None) -> None:
         """Read the list of nodes in the background, once for each leader, so that other nodes are known if it fails."""
-        if not leader or leader == self._learned_from:
+        if not leader or leader == self._learned_from or not self.settings.follow_leader:
             return
         self._learned_from = leader
         if self._learning is None or self._learning.done():
