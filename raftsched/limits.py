@@ -215,6 +215,9 @@ JOURNAL_CACHE_BYTES_MAX = 64 * 1024 * 1024
 """Entries kept in memory; older ones are read back from their segment."""
 JOURNAL_TAIL_BYTES = 64 * 1024 * 1024
 """Log kept behind the last checkpoint for slow followers, so that a short absence needs no snapshot."""
+NEW_CLUSTER_INDEX_STEP = 10**12
+"""Log indexes left out by a cluster that begins with the state of another one, which may have continued: six years of
+5,000 entries a second. Indexes are the revisions of records, so none is of both clusters."""
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 """Commands applied since the state's last commit at which it commits early: bounds the part of it that is only in memory."""
 CHECKPOINT_SECONDS = 1.0

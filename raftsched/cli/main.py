@@ -54,6 +54,7 @@ _SECTIONS: Final = {
         "tls": "raftsched.cli.commands.tls",
         "check": "raftsched.cli.commands.check",
         "compact": "raftsched.cli.commands.compact",
+        "restore": "raftsched.cli.commands.new_cluster",
         "healthcheck": "raftsched.cli.commands.healthcheck",
     },
     "Try it": {

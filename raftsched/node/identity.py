@@ -37,6 +37,8 @@ FORMAT_VERSION = 4
 NODE_FILE = "node.json"
 PARTS = ("journal", "state", "snapshots")
 """The directories of a node's data; `node.json` is the only file beside them."""
+UNFINISHED = "unfinished"
+"""Directory within a data directory in which a restore or a recovery prepares its content."""
 _NEW_FILE = "node.json.new"
 
 
@@ -89,9 +91,12 @@ def require_owner(directory: Path, *, node_id: str, cluster: str) -> Identity | 
     if found is None:
         _require_no_data(directory)
     elif (found.node_id, found.cluster) != (node_id, cluster):
+        advice = "mount the right directory, or give an empty one to a node with a new id"
+        if found.node_id == node_id:
+            advice = f"mount the right directory, or, after a restore or a recovery, set cluster = {found.cluster!r} on all nodes"
         raise WrongDirectory(
             f"{directory} belongs to node {found.node_id!r} of cluster {found.cluster!r}, not to {node_id!r} of "
-            f"{cluster!r}: mount the right directory, or give an empty one to a node with a new id"
+            f"{cluster!r}: {advice}"
         )
     return found
 
@@ -230,6 +235,11 @@ def _read(directory: Path) -> Identity | None:
 
 def _require_no_data(directory: Path) -> None:
     """Refuse data without its owner's name: its node's promises are unknown."""
+    if (directory / UNFINISHED).exists():
+        raise WrongDirectory(
+            f"{directory} holds an unfinished restore or recovery: run `raftsched cluster recover` again, or empty the "
+            "directory and run `raftsched restore` again"
+        )
     held = [name for name in PARTS if any((directory / name).glob("*"))]
     if held:
         raise WrongDirectory(

@@ -6,6 +6,7 @@ import click
 
 from raftsched.cli.commands.cluster_backup import backup_command
 from raftsched.cli.commands.cluster_status import print_nodes, status_command
+from raftsched.cli.commands.new_cluster import recover_command
 from raftsched.cli.terminal.output import json_option, print_json, say
 from raftsched.cli.terminal.session import Session, part, with_session
 
@@ -17,6 +18,7 @@ def cluster_command() -> None:
 
 cluster_command.add_command(status_command)
 cluster_command.add_command(backup_command)
+cluster_command.add_command(recover_command)
 
 
 @cluster_command.command("add")
