@@ -79,6 +79,9 @@ class Backend(Protocol):
     def now_ms(self) -> int:
         """Return this node's estimate of the cluster time: never before the state's."""
 
+    def wall_ms(self) -> int:
+        """Return the wall clock of this node's machine."""
+
     def jitter(self) -> int:
         """Return a random number from -1000 to 1000."""
 

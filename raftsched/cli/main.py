@@ -51,6 +51,7 @@ _SECTIONS: Final = {
         "events": "raftsched.cli.commands.events",
         "audit": "raftsched.cli.commands.audit",
         "node": "raftsched.cli.commands.node",
+        "doctor": "raftsched.cli.commands.doctor",
         "tls": "raftsched.cli.commands.tls",
         "check": "raftsched.cli.commands.check",
         "compact": "raftsched.cli.commands.compact",

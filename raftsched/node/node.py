@@ -473,6 +473,9 @@ class Node:
     def now_ms(self) -> int:
         return self._cluster_clock.wall_ms()
 
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
     def jitter(self) -> int:
         return self._randomness.randint(-1000, 1000)
 

@@ -56,7 +56,7 @@ async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]
             await _require_here(setting, address, resolve)
         except RaftschedError as error:
             found.append(str(error))
-    return [*found, *_directory_faults(config)]
+    return [*found, *directory_faults(config)]
 
 
 async def _require_here(setting: str, address: Address, resolve: Resolve) -> None:
@@ -74,7 +74,7 @@ async def _require_here(setting: str, address: Address, resolve: Resolve) -> Non
     raise PortRefused(f"{setting}: this machine has no address {address.host}")
 
 
-def _directory_faults(config: NodeConfig) -> Iterator[str]:
+def directory_faults(config: NodeConfig) -> Iterator[str]:
     """Return the faults of the data directory, as far as they can be seen without making or locking it."""
     directory = config.directory
     existing = next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path("/"))

@@ -187,5 +187,7 @@ class HealthReply(Reply, frozen=True):
 
     status: str
     node: str
+    time: str = ""
+    """The clock of its machine."""
     warning: str | UnsetType = UNSET
     """A condition that an operator should look at, although the node serves; absent if there is none."""

@@ -15,6 +15,34 @@ def status(cluster: LocalCluster, *arguments: str) -> tuple[int, str]:
     return ran.returncode, ran.stdout
 
 
+def test_doctor_finds_a_running_node_well_and_its_free_port_when_it_is_down(cluster: LocalCluster) -> None:
+    node = cluster.nodes[0]
+    settings = {"RAFTSCHED_NODE_ID": node.id, "RAFTSCHED_DATA_DIR": str(node.data_directory)}
+
+    def examined() -> dict[str, Any]:
+        ran = run_cli("doctor", "--config", str(cluster.config), "--json", **settings)
+        document: dict[str, Any] = json.loads(ran.stdout)
+        assert (ran.returncode, document["ok"]) == (0, True), document
+        return {each["check"]: each for each in document["findings"]}
+
+    def told(found: dict[str, Any]) -> list[str]:
+        return [found[f"port {port}"]["text"] for port in (node.api.rpartition(":")[2], node.raft.rpartition(":")[2])]
+
+    found = examined()
+    assert [
+        f"in use by this node, which runs: process {node.process and node.process.pid}" in text for text in told(found)
+    ] == [
+        True,
+        True,
+    ]
+    others = [other.id for other in cluster.nodes[1:]]
+    assert [found[f"node {other}, {check}"]["level"] for other in others for check in ("raft", "API", "clock")] == [
+        "ok"
+    ] * 6
+    node.kill()
+    assert [text.endswith("is free") for text in told(examined())] == [True, True]
+
+
 def test_status_tells_what_is_wrong_and_since_when_also_without_a_leader(cluster: LocalCluster) -> None:
     cluster.wait_until(lambda: status(cluster)[0] == 0, what="a healthy cluster")
     leader = cluster.wait_for_leader()

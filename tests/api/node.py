@@ -191,6 +191,9 @@ class SimulatedNode:
     def now_ms(self) -> int:
         return max(self.state.cluster_time_ms, self.clock.now_ms)
 
+    def wall_ms(self) -> int:
+        return self.clock.now_ms
+
     def jitter(self) -> int:
         return 500
 

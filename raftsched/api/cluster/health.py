@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
-from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.routes import Answered, Route
 from raftsched.errors import Unavailable
 from raftsched.wire.cluster import HealthReply
@@ -33,11 +33,14 @@ class Health:
     async def healthz(self, request: web.Request) -> web.Response:
         """Answer while the process runs."""
         del request
-        return json_response(HealthReply(status="ok", node=self._backend.node_id))
+        return json_response(HealthReply(status="ok", node=self._backend.node_id, time=self._time()))
 
     async def health(self, request: web.Request) -> web.Response:
         """Answer as /healthz, for older clients."""
         return await self.healthz(request)
+
+    def _time(self) -> str:
+        return time_text(self._backend.wall_ms())
 
     async def readyz(self, request: web.Request) -> web.Response:
         """Answer 200 while this node can serve, 503 with the reason while it can't."""
@@ -45,4 +48,6 @@ class Health:
         is_ready, reason = self._backend.readiness()
         if not is_ready:
             raise Unavailable(reason)
-        return json_response(HealthReply(status="ready", node=self._backend.node_id, warning=reason or UNSET))
+        return json_response(
+            HealthReply(status="ready", node=self._backend.node_id, time=self._time(), warning=reason or UNSET)
+        )

@@ -42,7 +42,7 @@ _LEFT_OUT_FIRST: Final = (
 @with_session
 @json_option
 def status_command(session: Session, *, watch: bool, as_json: bool) -> None:
-    """Show what is wrong and what to do, the leader, and the state of each node.
+    """Show what is wrong, what to do, and each node.
 
     Any node answers, also without a leader; then what only a leader knows is missing.
 
