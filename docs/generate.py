@@ -37,6 +37,7 @@ from raftsched.client.workflows import WorkflowRun, Workflows
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.transitions import markdown_table, meanings, mermaid_diagram
 from raftsched.core.state.results import Refused
+from raftsched.metrics.catalog import METRICS
 from raftsched.worker.settings import WorkerSettings
 
 _SOURCES: Final = Path(raftsched.__file__).parent
@@ -147,6 +148,23 @@ def _attribute_texts(kind: type) -> dict[str, str]:
         if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             texts[ast.unparse(attribute.target)] = " ".join(str(text.value.value).split())
     return texts
+
+
+# -- metrics --------------------------------------------------------------------------------------------------------------
+
+
+def _metrics() -> str:
+    rows = [
+        (
+            f"`{each.name}`",
+            each.kind.value,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.help,
+            each.scope.value,
+        )
+        for each in METRICS
+    ]
+    return _table(["name", "kind", "labels", "meaning", "exported by"], rows)
 
 
 # -- Python ---------------------------------------------------------------------------------------------------------------
@@ -317,6 +335,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "error-classes": _error_classes,
     "node-settings": _node_settings,
     "variables": _variables,
+    "metrics": _metrics,
     "job-options": lambda: _keywords(JobOptions),
     "http-options": lambda: _keywords(HttpOptions, JobOptions.__annotations__),
     "shell-options": lambda: _keywords(ShellOptions, JobOptions.__annotations__),

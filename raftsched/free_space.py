@@ -22,8 +22,14 @@ _log = structlog.get_logger()
 
 def free_bytes(data_directory: Path) -> int:
     """Return how much an unprivileged process may still write: the least of the file systems that hold the data."""
+    return fullest_disk(data_directory)[0]
+
+
+def fullest_disk(data_directory: Path) -> tuple[int, int]:
+    """Return the free bytes and the size of the file system with the least free space that holds data."""
     parts = [data_directory, data_directory / "journal", data_directory / "state"]
-    return min(shutil.disk_usage(part).free for part in parts if part.exists())
+    usages = (shutil.disk_usage(part) for part in parts if part.exists())
+    return min((usage.free, usage.total) for usage in usages)
 
 
 class FreeSpace:

@@ -315,6 +315,14 @@ DASHBOARD_STREAMS_MAX = 200
 EVENTS_PER_WRITE_MAX = 200
 """Events written to a reader at once, so that no reader blocks the loop for long."""
 
+# -- metrics ----------------------------------------------------------------------------------------------------------
+METRIC_QUEUES_MAX = 100
+"""Queues with a label of their own in metrics, some 50 lines each; all others share one label."""
+METRIC_QUEUES_READ_MAX = 200
+"""Of the queues that share a label, those whose longest wait is read by one scrape, some 50 µs each."""
+LATE_FIRING_MS = 60_000
+"""A planned fire time that is fired so much later counts as late: more than the time to a new leader."""
+
 # -- the end of a node ------------------------------------------------------------------------------------------------
 STOP_SECONDS_MAX = 9.0
 """From the signal, or the fault, to the end of the process, even if parts hang: less than the 10 s of `docker stop`."""

@@ -7,6 +7,7 @@ requests are not logged.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from contextlib import suppress
@@ -25,6 +26,7 @@ from raftsched.api.cluster.audit import Audit
 from raftsched.api.cluster.backup import BackupRoutes
 from raftsched.api.cluster.events import Events
 from raftsched.api.cluster.health import Health
+from raftsched.api.cluster.metrics import MetricsPage
 from raftsched.api.cluster.routes import Cluster
 from raftsched.api.forwarder import ELECTION_SECONDS, FORWARDED_HEADER, Forwarder
 from raftsched.api.http.bodies import FRAMING_HEADER, Bodies, check_framing
@@ -62,6 +64,8 @@ from raftsched.errors import InvariantBroken, QuotaExceeded, RaftschedError, Una
 from raftsched.exchange import Http
 
 LEADER_HEADER: Final = "Raftsched-Leader"
+NO_ROUTE: Final = "none"
+"""The label of requests that no route answers."""
 _KEEPALIVE_SECONDS: Final = 75.0
 _QUOTA_EXCEEDED: Final = QuotaExceeded.http_status
 _UNAUTHORIZED: Final = 401
@@ -151,6 +155,7 @@ def all_routes(
         *Cluster(backend, bodies, forwarder).routes(),
         *BackupRoutes(backend, bodies).routes(),
         *Health(backend).routes(),
+        *MetricsPage(backend).routes(),
     )
     return (*routes, _openapi_route(routes))
 
@@ -193,9 +198,12 @@ def _openapi_route(routes: tuple[Route, ...]) -> Route:
 def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         response = await answer_at_once(request, handler)
         if response.status == _QUOTA_EXCEEDED and FORWARDED_HEADER not in request.headers:
             await slow_down(backend)
+        backend.request_times.observe(_route_label(request), response.status, loop.time() - began)
         return response
 
     async def answer_at_once(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -215,6 +223,12 @@ def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
             bodies.release(request)
 
     return answer
+
+
+def _route_label(request: web.Request) -> str:
+    """Return the method and path of the request's route."""
+    resource = request.match_info.route.resource
+    return NO_ROUTE if resource is None else f"{request.method} {resource.canonical}"
 
 
 def _fault(request: web.Request) -> web.Response:

@@ -6,6 +6,7 @@ A state is valid until the next `await` only: installing a snapshot replaces it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Protocol
 
 from raftsched.api.event_log import EventLog
@@ -15,6 +16,8 @@ from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
+from raftsched.metrics.reading import Reading
+from raftsched.metrics.requests import RequestTimes
 from raftsched.storage.backup import OpenBackup
 from raftsched.storage.reader import StateReader
 from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
@@ -102,6 +105,13 @@ class Backend(Protocol):
 
     def facts(self) -> NodeFacts:
         """Return what this node says of itself."""
+
+    @property
+    def request_times(self) -> RequestTimes:
+        """Return the counts of the API's requests, to add to them."""
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the readings of this node, and those of the cluster if it leads and a majority confirms that."""
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether this node can serve, with the reason if it can't, else with a warning or ""."""

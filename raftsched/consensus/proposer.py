@@ -19,6 +19,7 @@ from raftsched.core.operations.codec import encode_batch
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Result
 from raftsched.errors import NotLeader, Unavailable, UpgradeInProgress
+from raftsched.histogram import DISK_BUCKETS, Histogram
 
 NoteSilence = Callable[[TimeMs, TimeMs], Operation | None]
 """Return the operation that must precede the second of two consecutive entries, given their stamps; or None."""
@@ -50,6 +51,8 @@ class Proposer:
         self._stamped_ms: TimeMs | None = None
         """Stamp of the latest entry since `begin_with`."""
         self._loop = asyncio.get_running_loop()
+        self.commit_seconds = Histogram(DISK_BUCKETS)
+        """Times from proposing an entry until it was committed and applied."""
 
     def begin_with(self, preface: Operation | None, note_silence: NoteSilence | None = None) -> None:
         """Put `preface` in front of each entry until one is committed, so that no operation precedes it.
@@ -100,20 +103,24 @@ class Proposer:
             return
         operations = tuple(operation for operation, _ in taken)
         entry = encode_batch(stamp_ms, operations if preface is None else (preface, *operations), version=version)
+        began = self._loop.time()
         done = self._propose_entry(entry)
         self._stamped_ms = stamp_ms
         self._in_flight += 1
-        done.add_done_callback(lambda finished: self._finish(taken, finished, preface))
+        done.add_done_callback(lambda finished: self._finish(taken, finished, preface, began))
 
     def _preface_of(self, stamp_ms: TimeMs) -> Operation | None:
         if self._preface is not None or self._stamped_ms is None or self._note_silence is None:
             return self._preface
         return self._note_silence(self._stamped_ms, stamp_ms)
 
-    def _finish(self, taken: list[WaitingOperation], done: asyncio.Future[Any], preface: Operation | None) -> None:
+    def _finish(
+        self, taken: list[WaitingOperation], done: asyncio.Future[Any], preface: Operation | None, began: float
+    ) -> None:
         self._in_flight -= 1
         error = done.exception() if not done.cancelled() else Unavailable("the node is stopping")
         if error is None:
+            self.commit_seconds.observe(self._loop.time() - began)
             results = done.result()
             if preface is not None:
                 results = results[1:]

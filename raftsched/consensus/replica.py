@@ -46,6 +46,7 @@ from raftsched.consensus.raft.replication.snapshots import Work
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.sync_thread import SyncThread
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
+from raftsched.histogram import DISK_BUCKETS, Histogram
 from raftsched.limits import (
     APPEND_BYTES_MAX,
     CHECKPOINT_BYTES,
@@ -150,6 +151,12 @@ class Replica:
         self._known_membership: Membership | None = None
         self._known_members: tuple[Member, ...] = ()
         self._leader_change_count = 0
+        self._seen_leader: tuple[NodeId, int] = ("", 0)
+        """The latest known leader, and its term."""
+        self.leader_count = 0
+        """Leaders that this node has known, one for each term."""
+        self.sync_seconds = Histogram(DISK_BUCKETS)
+        self.checkpoint_seconds = Histogram(DISK_BUCKETS)
         self._leader_changed = asyncio.Event()
         self._checkpoint_at = inf
         self._transfer: asyncio.Future[bool] | None = None
@@ -227,11 +234,13 @@ class Replica:
 
     async def _sync(self) -> None:
         timer = self._loop.call_later(self._settings.timing.election_max_seconds, self._stall)
+        began = self._clock.monotonic()
         try:
             await self._loop.run_in_executor(self._disk, self._journal.datasync)
         finally:
             timer.cancel()
             self._is_stalled = False
+        self.sync_seconds.observe(self._clock.monotonic() - began)
 
     def _stall(self) -> None:
         """Answer everybody who waits: what is in the log may be committed yet, what is not in it never will be."""
@@ -247,7 +256,8 @@ class Replica:
             self._machine.checkpoint()
             self._engine.checkpointed()
             self._checkpoint_at = inf
-            now = self._clock.monotonic()
+            began, now = now, self._clock.monotonic()
+            self.checkpoint_seconds.observe(now - began)
         delay = min(self._engine.next_deadline(), self._checkpoint_at) - now
         if delay <= 0:
             await asyncio.sleep(0)
@@ -265,6 +275,9 @@ class Replica:
         leader_id = self._engine.leader_id
         if term == self._led_term and leader_id == self._known_leader:
             return
+        if leader_id and (leader_id, self._engine.term) != self._seen_leader:
+            self._seen_leader = (leader_id, self._engine.term)
+            self.leader_count += 1
         led_term, self._led_term, self._known_leader = self._led_term, term, leader_id
         if led_term and term != led_term:
             self._on_leadership(False)

@@ -159,6 +159,10 @@ class Duties:
             self._view, queue, now.cluster_ms, waiting_workers=waiting, worker_slots=slots, tenant=tenant
         )
 
+    def worker_count(self, now: Now) -> int:
+        """Return the number of living workers."""
+        return self._marks.alive_count(now)
+
     def workers_for(self, queue: str, now: Now) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, by name."""
         return self._marks.serving(queue, now)

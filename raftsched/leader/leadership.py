@@ -226,6 +226,11 @@ class Leadership:
         self._check_serving()
         return self._duties.scale(queue, self._now(), tenant)
 
+    def worker_count(self) -> int:
+        """Return the number of living workers."""
+        self._check_serving()
+        return self._duties.worker_count(self._now())
+
     def workers_for(self, queue: str) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, in any region; used by `core.explain`."""
         self._check_serving()

@@ -10,7 +10,7 @@ Order of a stop: leadership is transferred, so that no client waits for an elect
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 import structlog
@@ -50,6 +50,8 @@ from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.metrics.reading import Reading
+from raftsched.metrics.requests import RequestTimes
 from raftsched.node.backups import Backups
 from raftsched.node.bound_ports import bind_ports
 from raftsched.node.certificates import Certificates
@@ -57,6 +59,7 @@ from raftsched.node.cluster_key import difference, require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
 from raftsched.node.facts import Expiry, facts_of
 from raftsched.node.identity import DirectoryClaim
+from raftsched.node.metrics import NodeMetrics
 from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
 from raftsched.node.reencryption import Reencryption
 from raftsched.node.shutdown import Shutdown
@@ -207,6 +210,14 @@ class Node:
             now_ms=self._stamp_ms,
             version=lambda: self._replica.operation_version,
         )
+        self._metrics = NodeMetrics(
+            directory=directory,
+            machine=self._machine,
+            replica=self._replica,
+            proposer=self._proposer,
+            cluster_clock=self._cluster_clock,
+            expiries=self._expiries,
+        )
 
     def _free_bytes(self) -> int:
         return free_bytes(self.config.directory)
@@ -269,6 +280,7 @@ class Node:
         reencryption = asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption")
         renewal = asyncio.create_task(self._certificates.keep(), name="certificates")
         watch = asyncio.create_task(self._watch_cluster(), name="watch of the cluster")
+        stalls = asyncio.create_task(self._metrics.watch_loop(), name="stalls")
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
         app = create_app(self, self._door, tls=self._certificates.api_client)
@@ -295,6 +307,7 @@ class Node:
             reencryption.cancel()
             renewal.cancel()
             watch.cancel()
+            stalls.cancel()
             for task in executing:
                 task.cancel()
             if executing:
@@ -380,6 +393,7 @@ class Node:
                 ),
             )
             self._leadership.start()
+            self._metrics.events.named_queues(self._machine.state)
             self._proposer.begin_with(self._leadership.preface, self._leadership.note_silence)
             log.info("leading", term=self._replica.term)
             self._spawn(self._leadership.wait())
@@ -402,6 +416,7 @@ class Node:
     def _on_changes(self, changes: Sequence[Change]) -> None:
         self.events.feed(self._machine.state, changes=changes)
         if self._leadership is not None:
+            self._metrics.events.on_changes(changes)
             self._leadership.on_changes(changes)
 
     def _on_records(self, records: Sequence[Write]) -> None:
@@ -409,6 +424,7 @@ class Node:
         if any(isinstance(record, PutClusterKey) for record in records) and (warning := self._encryption_warning()):
             log.error("encryption_keys_differ", reason=warning)
         if self._leadership is not None:
+            self._metrics.events.on_records(records)
             self._leadership.on_records(records)
 
     def _stamp_ms(self) -> TimeMs:
@@ -495,6 +511,13 @@ class Node:
 
     def last_backup(self) -> LastBackup | None:
         return self._machine.state.last_backup
+
+    @property
+    def request_times(self) -> RequestTimes:
+        return self._metrics.requests
+
+    def readings(self) -> Iterator[Reading]:
+        return self._metrics.readings(self._leadership)
 
     def cluster_status(self) -> ClusterStatus:
         seen = self._seen()

@@ -6,6 +6,7 @@ Reads see all writes executed so far, committed or not. The reads of jobs are in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from raftsched.core.state.entries import CounterKey
 from raftsched.storage.store.port import Store, StoreFigures
 from raftsched.storage.tables.catalog import Catalog
 from raftsched.storage.tables.counters import Counters
+from raftsched.storage.tables.dead_letter_counts import DeadLetterCounts
 from raftsched.storage.tables.jobs import JobReads
 from raftsched.storage.tables.leased_counts import RunningKey
 from raftsched.storage.tables.position import Configuration, read_configuration, read_position
@@ -36,6 +38,7 @@ class StateReader(JobReads, Catalog, Walks):
         self._store = store
         position = read_position(store)
         self._counters = Counters(store)
+        self._dead_letters = DeadLetterCounts(store)
         self._unfinished = UnfinishedCounts(self._counters.all())
         self.applied_index: int = position.applied_index
         """Log index of the last applied entry; 0 before the first."""
@@ -74,6 +77,14 @@ class StateReader(JobReads, Catalog, Walks):
     def queue_counts(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
         """Return the counts of a queue's jobs by stored status, of one tenant or of all; reads no table."""
         return self._counters.of_queue(queue, tenant)
+
+    def status_counts(self) -> Counter[Status]:
+        """Return the counts of all jobs by stored status; reads no table."""
+        return self._counters.of_statuses()
+
+    def dead_letter_counts(self) -> dict[tuple[str, str], int]:
+        """Return the counts of dead letters by tenant and reason, without zeros; reads no table."""
+        return self._dead_letters.all()
 
     def running_counts(self) -> dict[RunningKey, int]:
         """Return the counts of leased jobs by queue (key "") and by concurrency key, without zeros."""

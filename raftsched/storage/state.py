@@ -85,6 +85,7 @@ class State(WriteBehind, StateReader):
             raise InvariantBroken(f"checkpoint inside the entry after {self.applied_index}")
         if self.applied_index != self.durable_index or self._has_reencrypted:
             self._counters.save(self._store)
+            self._dead_letters.save(self._store)
             write_position(self._store, self._position())
             self._store.commit()
             self.durable_index = self.applied_index

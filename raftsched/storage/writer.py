@@ -36,6 +36,7 @@ from raftsched.storage.store.port import Rows, Store, Table
 from raftsched.storage.tables import edges, keys, logs
 from raftsched.storage.tables.catalog import Catalog
 from raftsched.storage.tables.counters import Counters
+from raftsched.storage.tables.dead_letter_counts import DeadLetterCounts
 from raftsched.storage.tables.indexes import (
     Entries,
     difference,
@@ -189,12 +190,14 @@ class WriteBehind(StateWriter):
     _store: Store
     _cache: JobCache
     _counters: Counters
+    _dead_letters: DeadLetterCounts
 
     def job(self, job_id: JobId) -> Job | None:
         return self._cache.get(job_id) or super().job(job_id)
 
     def _move(self, old: Job | None, new: Job | None) -> None:
         self._counters.move(old, new)
+        self._dead_letters.move(old, new)
         self._running.move(old, new)
         self._unfinished.move(old, new)
         if new is not None:

@@ -33,6 +33,10 @@ from raftsched.core.state.results import Context, Result
 from raftsched.core.state.writes import PutFence, PutJob, RemoveJob
 from raftsched.errors import BackupUnderWay, InvariantBroken, NotLeader, RaftschedError, Rejected
 from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.metrics.cluster_gauges import ClusterGauges
+from raftsched.metrics.job_events import JobEvents
+from raftsched.metrics.reading import Reading
+from raftsched.metrics.requests import RequestTimes
 from raftsched.storage.backup import OpenBackup
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
@@ -90,6 +94,9 @@ class SimulatedNode:
         self.clock: StillClock = leader.clock if leader else StillClock()
         self.state: State = leader.state if leader else State(MemoryStore())
         self.events = EventLog(self.state)
+        self.request_times = RequestTimes()
+        self.job_events = JobEvents()
+        self._gauges = ClusterGauges(self.job_events)
         self.followers: list[SimulatedNode] = []
         if leader is not None:
             leader.followers.append(self)
@@ -179,6 +186,8 @@ class SimulatedNode:
         records = [write for write in writes if not isinstance(write, PutJob | RemoveJob | PutFence)]
         for node in (self, *self.followers):
             node.events.feed(state, records=records, changes=changes)
+        self.job_events.on_records(records)
+        self.job_events.on_changes(changes)
         if self._leadership is not None:
             if records:
                 self._leadership.on_records(records)
@@ -219,6 +228,12 @@ class SimulatedNode:
 
     def reencrypt(self) -> EncryptionStatus:
         raise Rejected("encryption_off", f"node {self.node_id} encrypts nothing")
+
+    def readings(self) -> Iterator[Reading]:
+        yield from self.request_times.readings()
+        if self.is_leading:
+            yield from self.job_events.readings()
+            yield from self._gauges.readings(self.state, self.leadership(), self.now_ms())
 
     def readiness(self) -> tuple[bool, str]:
         return self.ready

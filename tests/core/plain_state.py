@@ -379,6 +379,10 @@ class PlainState(PlainReads):
     def counters(self) -> dict[CounterKey, int]:
         return dict(Counter(CounterKey(job.tenant, job.spec.queue, job.status) for job in self.jobs.values()))
 
+    def dead_letter_counts(self) -> dict[tuple[str, str], int]:
+        dead = (job for job in self.jobs.values() if job.status is Status.DEAD_LETTER)
+        return dict(Counter((job.tenant, job.failure_reason.partition(":")[0]) for job in dead))
+
     def running_counts(self) -> dict[tuple[str, str], int]:
         leased = [job for job in self.jobs.values() if job.status in LEASED]
         return dict(Counter(place for job in leased for place in {(job.spec.queue, ""), place_of(job)}))

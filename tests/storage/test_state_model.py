@@ -108,6 +108,7 @@ def contents(view: AuditableView) -> dict[str, object]:
     """All that is stored, in no order."""
     walked: dict[str, object] = {name: sorted(map(repr, getattr(view, name)())) for name in _walks}
     counts = {"counters": view.counters(), "running": view.running_counts(), "unfinished": view.unfinished_counts()}
+    counts |= {"dead letters": view.dead_letter_counts()}
     position = {"fence": view.fence, "outage": view.outage_ended_at_ms, "time": view.cluster_time_ms}
     return walked | counts | position
 

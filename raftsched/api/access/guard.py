@@ -49,7 +49,7 @@ class Guard:
 
         @wraps(handler)
         async def answer(request: web.Request) -> web.StreamResponse:
-            principal = await self._principal(request.headers)
+            principal = await self._principal(request.headers, trusts_old_copy=access is Access.METRICS)
             principal.require(access)
             admit(request, principal, partial(self._check_again, principal, request.headers))
             return await handler(request)
@@ -61,15 +61,15 @@ class Guard:
         if principal.token_id != CERTIFICATE:  # that of the connection; only its voucher is short-lived
             self.door.principal(headers)
 
-    async def _principal(self, headers: Headers) -> Principal:
+    async def _principal(self, headers: Headers, *, trusts_old_copy: bool) -> Principal:
         """Return the caller. A follower may not have a token yet that was made a moment ago: so it looks twice."""
         try:
-            return self.door.principal(headers)
+            return self.door.principal(headers, trusts_old_copy=trusts_old_copy)
         except Unauthorized:
             if self._is_leading():
                 raise
             await self._wait_until(asyncio.get_running_loop().time() + _LATE_SECONDS)
-            return self.door.principal(headers)
+            return self.door.principal(headers, trusts_old_copy=trusts_old_copy)
 
     def screened(self, access: Access, handler: Handler) -> Handler:
         """Return the handler of a route, for every node: what can't be a token is not even forwarded."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from raftsched.api.access.rules import ROLES, Access
+from raftsched.api.access.rules import OF_ALL_TENANTS, ROLES, Access
 from raftsched.core.records.api_token import EVERY_TENANT, Role
 from raftsched.core.records.bounds import ANONYMOUS, is_name
 from raftsched.core.records.ids import TENANT_DEFAULT
@@ -40,12 +40,12 @@ class Principal:
     token_id: str = ""
 
     def may(self, access: Access) -> bool:
-        return self.role in ROLES[access] and not (access is Access.CLUSTER and self.is_bound)
+        return self.role in ROLES[access] and not (access in OF_ALL_TENANTS and self.is_bound)
 
     def require(self, access: Access) -> None:
         """Raise `Forbidden` if the caller may not use a route of this access."""
         if not self.may(access):
-            whose = " of all tenants" if access is Access.CLUSTER else ""
+            whose = " of all tenants" if access in OF_ALL_TENANTS else ""
             roles = ", ".join(role.label for role in sorted(ROLES[access]))
             raise Forbidden(f"this needs a token{whose} with the role {roles}; this one is {self.role.label}")
 

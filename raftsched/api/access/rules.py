@@ -28,6 +28,9 @@ class Access(Enum):
     """Lease jobs of the own tenant and report on them."""
     OPERATE = "operate"
     """Change many jobs at once, backfill, and change queues."""
+    METRICS = "metrics"
+    """Read the metrics of a node, which name the queues of all tenants: only tokens of all tenants. They are accepted
+    while the node is cut off from the leader, too, for then metrics are needed most."""
     AUDIT = "audit"
     """Read the audit trail of the own tenant."""
     ADMIN = "admin"
@@ -43,8 +46,11 @@ ROLES: Final[Mapping[Access, frozenset[Role]]] = {
     Access.SUBMIT: frozenset({Role.SUBMITTER, Role.OPERATOR, Role.ADMIN}),
     Access.WORK: frozenset({Role.WORKER, Role.ADMIN}),
     Access.OPERATE: frozenset({Role.OPERATOR, Role.ADMIN}),
+    Access.METRICS: frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.ADMIN}),
     Access.AUDIT: frozenset({Role.OPERATOR, Role.ADMIN}),
     Access.ADMIN: frozenset({Role.ADMIN}),
     Access.CLUSTER: frozenset({Role.ADMIN}),
 }
 """The roles that may use a route. `PUBLIC` and `CALLBACK` ask for no token, so they are not here."""
+OF_ALL_TENANTS: Final = frozenset({Access.CLUSTER, Access.METRICS})
+"""The rights that only tokens of all tenants give."""

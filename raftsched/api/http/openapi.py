@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.access.door import ACTOR_HEADER
-from raftsched.api.access.rules import ROLES, Access
+from raftsched.api.access.rules import OF_ALL_TENANTS, ROLES
 from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.http.routes import BASE_PATH, Route
 from raftsched.wire.calls import HttpCall, ShellCommand
@@ -224,7 +224,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if route.access in ROLES:
         roles = ", ".join(role.label for role in sorted(ROLES[route.access]))
-        whose = " of all tenants" if route.access is Access.CLUSTER else ""
+        whose = " of all tenants" if route.access in OF_ALL_TENANTS else ""
         operation["description"] = f"With tokens, it needs one{whose} with the role {roles}."
     if route.body is not None:
         content = {"application/json": {"schema": _reference(route.body)}}

@@ -95,6 +95,7 @@ def _violations(view: AuditableView) -> Iterator[Violation]:
     yield from check_other_indexes(view)
     yield from check_relations(view)
     yield from _check_counters(view, census)
+    yield from _check_dead_letter_counts(view, census)
     yield from _check_running_counts(view, census)
     yield from _check_unfinished_counts(view, census)
     yield from _check_payloads(view)
@@ -128,6 +129,7 @@ class _Census:
 
     expected: Counter[str] = field(default_factory=Counter)
     counters: Counter[CounterKey] = field(default_factory=Counter)
+    dead_letters: Counter[tuple[str, str]] = field(default_factory=Counter)
     running: Counter[tuple[str, str]] = field(default_factory=Counter)
     tokens: _BitSet = field(default_factory=_BitSet)
 
@@ -144,6 +146,8 @@ def _check_records(view: AuditableView, census: _Census) -> Iterator[Violation]:
         census.counters[CounterKey(job.tenant, job.spec.queue, job.status)] += 1
         for index in JOB_INDEXES:
             census.expected[index.name] += len(index.expected_entries(job))
+        if job.status is Status.DEAD_LETTER:
+            census.dead_letters[job.tenant, job.reason] += 1
         if job.status in LEASED:
             census.running.update(_running_places(job))
         yield from check_relations_of(view, job)
@@ -169,6 +173,14 @@ def _check_counters(view: AuditableView, census: _Census) -> Iterator[Violation]
         if found.get(key, 0) != census.counters[key]:
             detail = f"{found.get(key, 0)} counted, {census.counters[key]} there"
             yield Violation("counters agree with the records", f"{key.tenant}/{key.queue}/{key.status.label}", detail)
+
+
+def _check_dead_letter_counts(view: AuditableView, census: _Census) -> Iterator[Violation]:
+    found = view.dead_letter_counts()
+    for key in sorted(found.keys() | census.dead_letters.keys()):
+        if found.get(key, 0) != census.dead_letters[key]:
+            detail = f"{found.get(key, 0)} counted, {census.dead_letters[key]} there"
+            yield Violation("counts of dead letters agree with the records", "/".join(key), detail)
 
 
 def _check_running_counts(view: AuditableView, census: _Census) -> Iterator[Violation]:

@@ -19,11 +19,11 @@ from raftsched.core.records.bounds import (
 )
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import (
+    DEAD_LETTER_REASONS,
     FINISHED,
     LEASED,
     WAITING,
     AttemptEnd,
-    DeadLetterReason,
     Job,
     Status,
 )
@@ -33,17 +33,6 @@ from raftsched.core.records.transitions import TRANSITIONS
 _REACHABLE: Final = frozenset(TRANSITIONS.values())
 _CANCELLED: Final = frozenset({Status.CANCELLING, Status.CANCELLED})
 _FAILURES: Final = frozenset({AttemptEnd.FAILED, AttemptEnd.TIMEOUT})
-_REASONS: Final = frozenset(
-    {
-        DeadLetterReason.ATTEMPTS_EXHAUSTED,
-        DeadLetterReason.TIMEOUT,
-        DeadLetterReason.WORKER_LOST,
-        DeadLetterReason.REJECTED,
-        DeadLetterReason.EXPIRED,
-        DeadLetterReason.DEPENDENCY_FAILED,
-        DeadLetterReason.TARGET_REFUSED,
-    }
-)
 
 
 class Facts(NamedTuple):
@@ -203,7 +192,7 @@ RULES: Final = (
     Rule("a run ends once", _has_one_end),
     Rule(
         "a dead letter has a reason",
-        lambda job, _: job.status is not Status.DEAD_LETTER or job.failure_reason.partition(":")[0] in _REASONS,
+        lambda job, _: job.status is not Status.DEAD_LETTER or job.reason in DEAD_LETTER_REASONS,
     ),
     Rule(
         "a pause is set exactly while paused", lambda job, _: (job.pause is not None) == (job.status is Status.PAUSED)

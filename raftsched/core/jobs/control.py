@@ -191,7 +191,7 @@ def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
         return refused(RejectCode.COMPLETED, refusal(job.status, Event.REQUEUE))
     if job.status in LEASED:
         return _refusal(job, Event.REQUEUE)
-    if operation.reason and (job.status is not Status.DEAD_LETTER or _reason_of(job) != operation.reason):
+    if operation.reason and (job.status is not Status.DEAD_LETTER or job.reason != operation.reason):
         return refused(RejectCode.STALE_DECISION, f"the job is not in the dead letters for {operation.reason!r}")
     if _is_staged(view, job):
         return refused(RejectCode.NOT_STARTED, "the job's workflow is not whole: nothing of it runs yet")
@@ -203,11 +203,6 @@ def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
         waits_for = f"{job.pending_count} of {job.dependency_count} parents"
         return refused(RejectCode.WAITING_DEPENDENCIES, f"the job waits for {waits_for}, and runs once they have ended")
     return _brought_forward(job, operation, context)
-
-
-def _reason_of(job: Job) -> str:
-    """Return the reason by which dead letters are listed, without the details behind it."""
-    return job.failure_reason.partition(":")[0]
 
 
 def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> Applied:

@@ -126,6 +126,9 @@ class DeadLetterReason:
     """Its executor may not connect to the address of its request."""
 
 
+DEAD_LETTER_REASONS: Final = tuple(value for name, value in vars(DeadLetterReason).items() if name.isupper())
+
+
 class Dependency(msgspec.Struct, frozen=True, array_like=True):
     parent: JobId
     condition: Condition = Condition.SUCCESS
@@ -291,6 +294,11 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         if self.status in WAITING and self.due_at_ms <= now_ms:
             return Status.QUEUED
         return self.status
+
+    @property
+    def reason(self) -> str:
+        """Return the reason by which it is listed if it is a dead letter (`DeadLetterReason`), without the details."""
+        return self.failure_reason.partition(":")[0]
 
     @property
     def key_group(self) -> str:

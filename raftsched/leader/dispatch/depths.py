@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.job import LEASED, WAITING, Status
+from raftsched.core.records.job import LEASED, WAITING, Job, Status
 from raftsched.leader.view import LeaderView
 
 DUE_TIMERS_MAX: Final = 1_000
@@ -127,6 +127,17 @@ def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int, tenant: str | None
     return max((now_ms - first.due_at_ms for first in firsts if first.due_at_ms <= now_ms), default=0)
 
 
+def due_by_time(view: LeaderView, now_ms: int) -> tuple[list[Job], bool]:
+    """Return the jobs that users see as `queued` although another status is stored, and whether these are all.
+
+    They are the first `DUE_TIMERS_MAX` by due time.
+    """
+    due = view.timers(until_ms=now_ms, limit=DUE_TIMERS_MAX)
+    jobs = (view.job(entry.job_id) for entry in due)
+    moved = [job for job in jobs if job is not None and job.status is not job.status_at(now_ms)]
+    return moved, len(due) < DUE_TIMERS_MAX
+
+
 def _tallies(view: LeaderView, queues: Iterable[str], now_ms: int, tenant: str | None) -> dict[str, _Tally]:
     """Return the jobs of each queue by the status that users see."""
     tallies = {queue: _Tally(Counter(view.queue_counts(queue, tenant))) for queue in queues}
@@ -135,15 +146,12 @@ def _tallies(view: LeaderView, queues: Iterable[str], now_ms: int, tenant: str |
 
 
 def _move_due(view: LeaderView, now_ms: int, tenant: str | None, tallies: dict[str, _Tally]) -> None:
-    due = view.timers(until_ms=now_ms, limit=DUE_TIMERS_MAX)
-    for entry in due:
-        job = view.job(entry.job_id)
-        if job is None or job.spec.queue not in tallies or tenant not in (None, job.tenant):
-            continue
-        if job.status is not job.status_at(now_ms):
+    due, is_all = due_by_time(view, now_ms)
+    for job in due:
+        if job.spec.queue in tallies and tenant in (None, job.tenant):
             counts = tallies[job.spec.queue].counts
             counts[job.status] -= 1
             counts[Status.QUEUED] += 1
-    if len(due) == DUE_TIMERS_MAX:
+    if not is_all:
         for tally in tallies.values():
             tally.exact = not any(tally.counts[status] for status in WAITING if status is not Status.QUEUED)

@@ -17,7 +17,7 @@ Left out: the lease keeper decides whether a lease lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from raftsched import limits
@@ -150,16 +150,23 @@ class WorkerMarks:
 
     def serving(self, queue: str, now: Now) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, as far as their marks and this term tell, by name."""
-        since_ms = now.monotonic_ms - self._alive_ms
-        alive = {
-            name
-            for name, worker in self._workers.items()
-            if worker.seen_ms >= since_ms and accepts(worker.queues, queue)
-        }
-        seen_since_ms = now.cluster_ms - self._alive_ms
-        marked = (worker for worker in self._view.workers() if worker.name not in self._workers)
-        alive.update(w.name for w in marked if w.seen_at_ms >= seen_since_ms and accepts(w.queues, queue))
+        alive = (name for name, queues in self._alive(now) if accepts(queues, queue))
         return [self._serving(name, now) for name in sorted(alive)]
+
+    def alive_count(self, now: Now) -> int:
+        """Return how many workers live, as far as their marks and this term tell."""
+        return sum(1 for _ in self._alive(now))
+
+    def _alive(self, now: Now) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the name and the queues of each living worker."""
+        since_ms = now.monotonic_ms - self._alive_ms
+        for name, worker in self._workers.items():
+            if worker.seen_ms >= since_ms:
+                yield name, worker.queues
+        seen_since_ms = now.cluster_ms - self._alive_ms
+        for marked in self._view.workers():
+            if marked.seen_at_ms >= seen_since_ms and marked.name not in self._workers:
+                yield marked.name, marked.queues
 
     def slots(self, queue: str, tenant: str | None = None) -> int:
         """Return the jobs that a typical worker of `queue` runs at the same time, by each one's largest request.

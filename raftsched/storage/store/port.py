@@ -55,7 +55,7 @@ class Table(IntEnum):
     WORKERS = 9
     """name → record."""
     COUNTERS = 10
-    """tenant, queue, status → count of jobs; as of the last checkpoint."""
+    """tenant, queue, status → count of jobs; tenant, reason, 0 → count of dead letters; as of the last checkpoint."""
     PARKED = 11
     """status, job id → nothing: jobs that wait for something other than time."""
     BLOCKED = 12

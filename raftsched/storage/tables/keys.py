@@ -289,6 +289,26 @@ def read_counter_key(key: bytes) -> CounterKey:
     return CounterKey(tenant, queue, Status(key[position]))
 
 
+_NO_STATUS = 0
+"""In place of a counter's status: no status has this number."""
+
+
+def reason_key(tenant: str, reason: str) -> bytes:
+    """Return the key of the counter of a tenant's dead letters of one reason."""
+    return _checked(text(tenant) + text(reason) + bytes([_NO_STATUS]))
+
+
+def is_reason_key(key: bytes) -> bool:
+    """Return whether a key of `COUNTERS` counts dead letters of one reason."""
+    return key[-1] == _NO_STATUS
+
+
+def read_reason_key(key: bytes) -> tuple[str, str]:
+    """Return the tenant and the reason."""
+    tenant, position = _read_text(key)
+    return tenant, _read_text(key, position)[0]
+
+
 # -- pairs of ids: parent and child, workflow and job -----------------------------------------------------------------
 
 

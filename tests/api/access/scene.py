@@ -40,6 +40,7 @@ BAD: Final = {
 }
 GOOD: Final = {
     "viewer": Caller(Role.VIEWER),
+    "monitor": Caller(Role.VIEWER, "*"),
     "submitter": Caller(Role.SUBMITTER),
     "worker": Caller(Role.WORKER),
     "operator": Caller(Role.OPERATOR),

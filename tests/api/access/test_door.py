@@ -242,6 +242,12 @@ async def test_node_without_a_leader_trusts_the_admin_file_alone(follower: Api, 
     assert list(found.values()) == [trusted, trusted, isolated, isolated]
 
 
+async def test_metrics_of_a_node_without_a_leader_are_read_by_the_tokens_that_it_knows(follower: Api) -> None:
+    follower.node.age_ms = -1
+    callers = {"all": 200, "acme": 403, "revoked": 401, "expired": 401}
+    assert {name: await told(follower, bearer(TOKENS[name]), path="/metrics") for name in callers} == callers
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 

@@ -21,16 +21,17 @@ from raftsched.api.tenants.quotas import SubmitQuotas
 from tests.api.access.scene import ADMIN_TEXT, BAD, GOOD, guarded
 from tests.api.node import NOBODY, Api, SimulatedNode
 
-_READ: Final = "viewer submitter operator tenant_admin admin"
+_READ: Final = "viewer monitor submitter operator tenant_admin admin"
 _CHANGE: Final = "submitter operator tenant_admin admin"
 _MANY: Final = "operator tenant_admin admin"
 _RUN: Final = "worker tenant_admin admin"
-_ALL: Final = "viewer submitter worker operator tenant_admin admin"
+_ALL: Final = "viewer monitor submitter worker operator tenant_admin admin"
 _ANYBODY: Final = "anybody"
 ALLOWED: Final = {
     "GET /healthz": _ANYBODY,
     "GET /readyz": _ANYBODY,
     "GET /health": _ALL,
+    "GET /metrics": "monitor admin",
     "GET /api/v1/openapi.json": _ALL,
     "GET /api/v1/cluster": _ALL,
     "GET /api/v1/cluster/node": _ALL,

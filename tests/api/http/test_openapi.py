@@ -107,6 +107,7 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/healthz": {"get"},
         "/health": {"get"},
         "/readyz": {"get"},
+        "/metrics": {"get"},
         "/submit": {"post"},
         "/jobs/{id}": {"get"},
     }

@@ -147,6 +147,7 @@ def facts(state: State) -> dict[str, object]:
     return {
         "sums": state.sums(),
         "counters": state.counters(),
+        "dead letters": state.dead_letter_counts(),
         "running": state.running_counts(),
         "schedules": state.schedule_count(),
     }

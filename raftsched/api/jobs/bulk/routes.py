@@ -299,7 +299,7 @@ class _Request:
         if self._dead_letters is None:
             return None
         reason = self._dead_letters.reason
-        if job.status is Status.DEAD_LETTER and reason in ("", job.failure_reason.partition(":")[0]):
+        if job.status is Status.DEAD_LETTER and reason in ("", job.reason):
             return None
         suffix = f" for {reason}" if reason else ""
         return Rejected("stale_decision", f"it is not in the dead-letter queue{suffix}")

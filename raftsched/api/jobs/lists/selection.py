@@ -77,7 +77,7 @@ class Selection(msgspec.Struct, frozen=True, array_like=True):
             and (not self.tenant or job.tenant == self.tenant)
             and (not self.schedule_id or options.schedule_id == self.schedule_id)
             and (not self.workflow_id or options.workflow_id == self.workflow_id)
-            and (not self.reason or job.failure_reason.partition(":")[0] == self.reason)
+            and (not self.reason or job.reason == self.reason)
             and (self.created_from_ms is None or job.created_at_ms >= self.created_from_ms)
             and (self.created_until_ms is None or job.created_at_ms < self.created_until_ms)
         )

@@ -1,0 +1,48 @@
+"""Find the longest wait of many queues, a bounded number of them at a time.
+
+Queues that share a label may be ten thousand, and each costs a look into the ready index. So each call reads the next
+`limits.METRIC_QUEUES_READ_MAX` of them, and remembers for each the due time of its longest-due job. The answer is the
+earliest of these that is still true. It is never too long a wait, and the longest one after a full round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from itertools import chain, islice
+
+from raftsched import limits
+from raftsched.leader.dispatch.depths import oldest_wait_ms
+from raftsched.storage.reader import StateReader
+
+
+class LongestWaits:
+    """The longest-due jobs of the queues that share a label."""
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+        """Due time of the longest-due job of each queue in which one waited, as of its latest look."""
+        self._after = ""
+        """The queue that was looked at last."""
+
+    def longest_ms(self, state: StateReader, named: Container[str], now_ms: int) -> int:
+        """Return the longest wait in the queues that are not `named`, as far as it is known; 0 = none waits."""
+        rest = chain(state.used_queues(after=self._after), state.used_queues())
+        for queue in islice(rest, limits.METRIC_QUEUES_READ_MAX):
+            self._after = queue
+            if queue not in named:
+                self._look(state, queue, now_ms)
+        while self._due_ms:
+            queue = min(self._due_ms, key=self._due_ms.__getitem__)
+            due_ms = self._due_ms[queue]
+            if self._look(state, queue, now_ms) == due_ms:
+                return now_ms - due_ms
+        return 0
+
+    def _look(self, state: StateReader, queue: str, now_ms: int) -> int | None:
+        """Return the due time of the queue's longest-due job now; None if none waits."""
+        wait_ms = oldest_wait_ms(state, queue, now_ms)
+        if not wait_ms:
+            self._due_ms.pop(queue, None)
+            return None
+        self._due_ms[queue] = now_ms - wait_ms
+        return now_ms - wait_ms
