@@ -11,6 +11,7 @@ import pytest
 from chaos.checkers import FEATURES, PROPERTIES, check_all
 from chaos.checkers.history.views import History
 from chaos.checkers.leases.queue_limits import blocked_jobs_get_their_turn
+from chaos.checkers.leases.terms import ends_of_belief
 from chaos.checkers.liveness import nobody_is_passed_over, ready_jobs_are_given
 from chaos.checkers.report import Violation
 from tests.chaos import histories_broken_events
@@ -91,3 +92,17 @@ def test_mutations_trigger_every_property_of_features() -> None:
     triggered = {name for mutation in FEATURE_MUTATIONS for name in mutation.flagged_by}
     assert {each.name for each in FEATURES} - triggered == set(), "never triggered"
     assert triggered <= {each.name for each in (*PROPERTIES, *FEATURES)}, "not a property"
+
+
+def test_a_worker_that_leaves_its_run_to_a_callback_believes_in_its_lease_no_longer() -> None:
+    """Also if the reply is late: the timeout of the callback may begin the next run meanwhile (found by seed 6100075)."""
+    history = _in_some_history(_with_awaited_runs)
+    ends = {grant.token: end for (_, grant), end in zip(history.grants, ends_of_belief(history), strict=True)}
+    awaited = [operation for operation in history.operations if operation.call.f == "await"]
+    assert [each.call.token for each in awaited if ends.get(each.call.token, 0) > each.start] == []
+
+
+def _with_awaited_runs(history: History) -> History:
+    if not any(operation.call.f == "await" for operation in history.operations):
+        raise NoPlace
+    return history

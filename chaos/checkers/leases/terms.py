@@ -80,10 +80,10 @@ def believed_leases_disjoint(history: History) -> list[Violation]:
     """Two workers that keep time never both believe that they hold the same run (I8b).
 
     A worker believes in its lease from the reply on, until a term after it last asked successfully, or until it asks to
-    record an outcome, or learns that the lease is over.
+    record an outcome or to await a callback, since its work is done then, or learns that the lease is over.
     """
     beliefs: dict[tuple[str, int], list[_Belief]] = defaultdict(list)
-    for (answer, grant), end in zip(history.grants, _ends_of_belief(history), strict=True):
+    for (answer, grant), end in zip(history.grants, ends_of_belief(history), strict=True):
         if answer.reply.t < end:
             belief = _Belief(answer.reply.t, end, grant.token, answer.call.worker)
             beliefs[grant.job, grant.run].append(belief)
@@ -100,14 +100,14 @@ def believed_leases_disjoint(history: History) -> list[Violation]:
     return violations
 
 
-def _ends_of_belief(history: History) -> Iterator[int]:
+def ends_of_belief(history: History) -> Iterator[int]:
     """For each of `history.grants`, when its worker must stop to believe in it."""
     beats: dict[int, list[Answer]] = defaultdict(list)
     for answer in history.answers("heartbeat"):
         beats[answer.call.token].append(answer)
     reported: dict[int, int] = {}
     for operation in history.operations:
-        if operation.call.f == "outcome":
+        if operation.call.f in ("outcome", "await"):
             reported.setdefault(operation.call.token, operation.start)
     for answer, grant in history.grants:
         end = _end_of_term(answer, beats[grant.token], history)
