@@ -154,9 +154,15 @@ class Duties:
 
     def scale(self, queue: str, now: Now, tenant: str | None = None) -> QueueScale:
         """Return the queue's numbers for autoscalers, of one tenant's jobs or of all."""
-        waiting, slots = self.waiting_workers(queue, tenant), self._marks.slots(queue, tenant)
+        serving = (worker.tenant for worker in self._marks.serving(queue, now))
         return queue_scale(
-            self._view, queue, now.cluster_ms, waiting_workers=waiting, worker_slots=slots, tenant=tenant
+            self._view,
+            queue,
+            now.cluster_ms,
+            waiting_workers=self.waiting_workers(queue, tenant),
+            worker_count=sum(tenant is None or of_worker in ("", tenant) for of_worker in serving),
+            worker_slots=self._marks.slots(queue, tenant),
+            tenant=tenant,
         )
 
     def worker_count(self, now: Now) -> int:

@@ -153,12 +153,24 @@ class ScaleReply(Reply, frozen=True):
     """The numbers from which the count of workers of a queue is decided."""
 
     queue: str = ""
+    backlog: int = 0
+    """`ready` + `leased`: the jobs that workers have, or could have now."""
     ready: int = 0
     """Due jobs that wait only for a worker, or for the queue's limits."""
+    delayed: int = 0
+    """Jobs that wait for their time."""
+    leased: int = 0
+    """Jobs that workers run."""
+    oldest_ready_seconds: float = 0.0
+    """Waiting time of the job that has been due for longest; 0 = none waits."""
+    workers: int = 0
+    """Living workers that take jobs of this queue, busy ones included."""
     exact: bool = True
     """False: `ready` is an estimate, as in the queue's counts."""
     running: int = 0
+    """The same as `leased`."""
     oldest_wait_ms: int = 0
+    """The same as `oldest_ready_seconds`, in milliseconds."""
     waiting_workers: int = 0
     """Workers that wait for jobs of this queue now."""
     worker_slots: int = 1

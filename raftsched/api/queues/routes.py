@@ -67,12 +67,17 @@ class Queues:
         return reading.response(_queue_reply(reading, caller, depth))
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
-        """Read the number of workers that a queue should have, and the numbers behind it."""
+        """Read the number of workers that a queue should have, and the numbers behind it; 503 if no leader has them."""
         scale = self._backend.leadership().queue_scale(named_queue(request), principal_of(request).scope)
         return json_response(
             ScaleReply(
                 queue=scale.queue,
+                backlog=scale.ready_count + scale.running_count,
                 ready=scale.ready_count,
+                delayed=scale.delayed_count,
+                leased=scale.running_count,
+                oldest_ready_seconds=scale.oldest_wait_ms / 1000,
+                workers=scale.worker_count,
                 exact=scale.exact,
                 running=scale.running_count,
                 oldest_wait_ms=scale.oldest_wait_ms,

@@ -43,9 +43,13 @@ class QueueScale:
     exact: bool
     """False: `ready_count` may be too small, as in `QueueDepth`, or count blocked jobs beyond `BLOCKED_COUNTED_MAX`."""
     running_count: int
+    delayed_count: int
+    """Jobs that wait for their time."""
     oldest_wait_ms: int
     waiting_workers: int
     """Workers that wait for jobs of this queue now."""
+    worker_count: int
+    """Living workers that take jobs of this queue."""
     worker_slots: int
     """Jobs that a typical worker of the queue runs at the same time; 1 if none is known."""
     wanted_workers: int
@@ -85,7 +89,14 @@ def queue_depths(
 
 
 def queue_scale(
-    view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int, tenant: str | None = None
+    view: LeaderView,
+    queue: str,
+    now_ms: int,
+    *,
+    waiting_workers: int,
+    worker_count: int,
+    worker_slots: int,
+    tenant: str | None = None,
 ) -> QueueScale:
     """Return the queue's numbers for autoscalers, of one tenant's jobs or of all; zeros if there are no jobs and workers.
 
@@ -106,8 +117,10 @@ def queue_scale(
         ready_count=ready_count,
         exact=tally.exact and len(blocked) < BLOCKED_COUNTED_MAX,
         running_count=running_count,
+        delayed_count=sum(tally.counts[status] for status in WAITING if status is not Status.QUEUED),
         oldest_wait_ms=oldest_wait_ms(view, queue, now_ms, tenant),
         waiting_workers=waiting_workers,
+        worker_count=worker_count,
         worker_slots=worker_slots,
         wanted_workers=-(-wanted_slots // max(worker_slots, 1)),
     )

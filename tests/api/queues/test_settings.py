@@ -139,3 +139,17 @@ async def test_scale_says_how_many_workers_a_queue_wants(api: Api, follower: Api
     assert (scale["queue"], scale["ready"], scale["running"]) == ("mail", 2, 1)
     assert scale["wanted_workers"] >= 1
     assert (await api.get("queues/unheard_of/scale")).json["wanted_workers"] == 0
+
+
+async def test_scale_has_the_numbers_for_autoscalers_and_none_without_a_leader(api: Api, follower: Api) -> None:
+    for delay_seconds in (0, 0, 60):
+        await api.submit(queue="mail", delay_seconds=delay_seconds)
+    await api.lease("mail", capacity=1)
+    api.node.clock.now_ms += 1_500
+    scale = (await follower.get("queues/mail/scale")).json
+    numbers = {"queue": "mail", "backlog": 2, "ready": 1, "delayed": 1, "leased": 1, "oldest_ready_seconds": 1.5}
+    assert {name: scale[name] for name in (*numbers, "workers")} == numbers | {"workers": 1}
+    api.node.is_leading = False
+    for node in (api, follower):
+        answer = await node.get("queues/mail/scale")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1"), "never a false 0"

@@ -92,8 +92,10 @@ def test_scale_says_how_many_workers_would_do_all_that_is_there(world: World, le
         ready_count=17,
         exact=True,
         running_count=4,
+        delayed_count=50,
         oldest_wait_ms=3_000,
         waiting_workers=0,
+        worker_count=2,
         worker_slots=4,
         wanted_workers=6,
     )
