@@ -101,7 +101,7 @@ def _after_program(words: Sequence[str]) -> int:
 
 def _target_of(node: _Command) -> _Target:
     settings = _settings_of(node)
-    node_id = settings.get("node_id")
+    node_id = settings.get("node_id") or _own_id(settings)
     own = next((str(member["api"]) for member in settings.get("nodes", ()) if member["id"] == node_id), "")
     address = settings.get("api_listen") or own
     if not address:
@@ -112,6 +112,12 @@ def _target_of(node: _Command) -> _Target:
     name = _host_and_port(own)[0] if own else ""
     ca_file = str(node.process / "cwd" / tls["ca"]) if tls.get("ca") else ""
     return _Target(str(address), is_https=True, name=name, ca_file=ca_file)
+
+
+def _own_id(settings: Mapping[str, Any]) -> str | None:
+    from raftsched.own_node import nodes_here
+
+    return next(iter(nodes_here((member["id"], str(member["raft"])) for member in settings.get("nodes", ()))), None)
 
 
 def _target_at(address: str) -> _Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,6 +62,16 @@ def test_environment_alone_is_enough() -> None:
     }
     loaded = config.load(None, environment)
     assert (loaded.member.id, loaded.api_listen) == ("solo", "[::]:8400")
+
+
+def test_node_without_an_id_is_the_one_of_this_host(tmp_path: Path) -> None:
+    without_id = BASE.replace('node_id = "n1"\n', "")
+    here = NODES.replace("[::1]:8401", f"{socket.gethostname()}.jobs.svc:8401")
+    assert load(tmp_path, without_id + here).node_id == "n2"
+    for nodes in (NODES, here.replace("127.0.0.1", socket.gethostname())):
+        with pytest.raises(config.ConfigInvalid, match=r"node_id: not set.*; set RAFTSCHED_NODE_ID") as refused:
+            load(tmp_path, without_id + nodes)
+        assert len(refused.value.faults) == 1
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,14 @@ def test_a_node_is_asked_where_its_config_file_says_that_it_listens(
         assert processes.check() == f"the node at {address} answers"
 
 
+def test_a_node_without_an_id_is_found_by_the_name_of_its_host(processes: Processes, tmp_path: Path) -> None:
+    with answering(b"HTTP/1.1 200 OK\r\n\r\n") as address:
+        hosts = {"other": "h:2", socket.gethostname(): address}
+        nodes = [{"id": host[::-1], "raft": f"{host}:1", "api": api} for host, api in hosts.items()]
+        processes.add(1, "raftsched", "node", environment={"RAFTSCHED_NODES": json.dumps(nodes)}, cwd=tmp_path)
+        assert processes.check() == f"the node at {address} answers"
+
+
 def test_a_node_with_tls_is_asked_by_https_and_its_certificate_is_verified(
     processes: Processes, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,9 +18,15 @@ from raftsched.config.conversion import Fault, convert
 from raftsched.config.settings import PATTERN_RULES, NodeConfig
 from raftsched.environment import setting_of, settings_in, unknown_in
 from raftsched.errors import Invalid
+from raftsched.own_node import nodes_here
 
 _LINE: Final = re.compile(r" ?\(at line (?P<line>\d+), column \d+\)$")
-_AUTH_NEEDED: Final = 'not set; say auth = "token", or auth = "none" if all who reach the API are trusted'
+_NEEDED: Final = {
+    "auth": 'not set; say auth = "token", or auth = "none" if all who reach the API are trusted',
+    "node_id": f"not set, and not exactly one of the nodes has this machine's host name, {socket.gethostname()}, in its raft "
+    "address; set RAFTSCHED_NODE_ID",
+}
+"""Messages about required settings that are not set."""
 _STAND_INS: Final = {
     "node_id": "n1",
     "data_dir": "/",
@@ -100,6 +107,8 @@ def read(path: Path | None, environment: Mapping[str, str] = os.environ) -> Read
         except Invalid as error:
             faults.append(str(error))
             values.pop(setting_of(variable), None)
+    if "node_id" not in values:
+        values |= _own_id(values.get("nodes"))
     lines = toml_lines.lines_of(text)
     places = Places("" if path is None else str(path), lines, variables, _names(values))
     config, found = convert(values, NodeConfig, rules=PATTERN_RULES, stand_ins=_STAND_INS)
@@ -112,6 +121,13 @@ def read(path: Path | None, environment: Mapping[str, str] = os.environ) -> Read
     if faults or config is None:
         raise ConfigInvalid(faults)
     return ReadConfig(config, places)
+
+
+def _own_id(nodes: Any) -> dict[str, Any]:
+    """Return the setting `node_id` of the one node that has this machine's host name; {} if that is none or several."""
+    tables = [node for node in (nodes if isinstance(nodes, list) else ()) if isinstance(node, dict)]
+    here = nodes_here((node.get("id", ""), str(node.get("raft"))) for node in tables)
+    return {"node_id": here[0]} if len(here) == 1 else {}
 
 
 def _text_of(path: Path) -> str:
@@ -148,7 +164,7 @@ def _told(fault: Fault, places: Places) -> str:
     if not fault.path or fault.text.startswith(f"{fault.path[0]}."):
         return places.of(fault.text)
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault.path).removeprefix(".")
-    text = _AUTH_NEEDED if fault.path == ("auth",) and fault.text.startswith("not set") else fault.text
+    text = _NEEDED.get(name, fault.text) if fault.text.startswith("not set") else fault.text
     place = places.at(fault.path)
     variable = places.variables.get(str(fault.path[0]))
     return f"{variable}: {text}" if variable and len(fault.path) == 1 else _joined(place, f"{name}: {text}")

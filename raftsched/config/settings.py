@@ -1,8 +1,8 @@
 """Define the settings of a node, and what must hold between them.
 
-The file lists all nodes; `node_id` names the one that this process is, usually from RAFTSCHED_NODE_ID, so that one
-file and one image serve the whole cluster. Every setting `x` is read from RAFTSCHED_X; lists and tables are written
-there as JSON.
+The file lists all nodes, so that one file and one image serve the whole cluster. `node_id` names the one that this
+process is: from RAFTSCHED_NODE_ID, or else it is the node whose `raft` address has this machine's host name. Every
+setting `x` is read from RAFTSCHED_X; lists and tables are written there as JSON.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """All settings of a node."""
 
     node_id: _Name
-    """Id of this process among `nodes`; usually from RAFTSCHED_NODE_ID."""
+    """Id of this process among `nodes`; default: that of the node whose `raft` address has this machine's host name."""
     data_dir: str
     """Directory of this node's journal and state; no other process may use it."""
     nodes: tuple[Member, ...]
