@@ -62,6 +62,7 @@ from raftsched.node.identity import DirectoryClaim
 from raftsched.node.metrics import NodeMetrics
 from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
 from raftsched.node.reencryption import Reencryption
+from raftsched.node.service_manager import READY, STOPPING, notify
 from raftsched.node.shutdown import Shutdown
 from raftsched.node.state_watch import watch_state
 from raftsched.node.unique_keys import keyed
@@ -339,6 +340,7 @@ class Node:
             applied=self._machine.applied_index,
             cluster=self.config.cluster,
         )
+        notify(READY)
 
     async def _watch_cluster(self) -> None:
         while True:
@@ -365,6 +367,7 @@ class Node:
     async def _retire(self) -> None:
         """Let another node lead before this one stops."""
         log.info("node_stopping")
+        notify(STOPPING)
         self._is_stopping = True
         if self._replica.is_leading and len(self._replica.members) > 1:
             await self._shutdown.step(
