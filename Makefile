@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim drills clean
+.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim drills container-drill clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -41,6 +41,7 @@ docs: $(READY) ## build the documentation into site/, and check its links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file configs/mkdocs.yml
 
 LOCK := configs/requirements.lock
+PIN := $(BIN)/pip-compile --quiet --generate-hashes --no-header --strip-extras --no-emit-find-links
 
 audit: $(READY) ## known vulnerabilities of the pinned dependencies
 	$(BIN)/pip-audit --progress-spinner off --disable-pip --require-hashes --requirement $(LOCK)
@@ -49,8 +50,9 @@ sbom: $(READY) ## the software bill of materials of an image: build/sbom.json, C
 	@mkdir -p build
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json $(LOCK)
 
-lock: $(READY) ## pin all dependencies of an image, with hashes: configs/requirements.lock
-	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --extra node --output-file $(LOCK) pyproject.toml
+lock: $(READY) ## pin all dependencies of an image, and of its build, with hashes
+	$(PIN) --extra node --output-file $(LOCK) pyproject.toml
+	$(PIN) --allow-unsafe --only-build-deps --all-build-deps --output-file configs/build.lock pyproject.toml
 
 bench: $(READY) ## throughput, CPU per job, and time to a new leader
 	$(BIN)/raftsched bench
@@ -75,6 +77,11 @@ drills: $(READY) ## long tests of real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.raft_port_fuzz --frames 100000
 	$(BIN)/python -m tests.drills.api_fuzz --requests 20000
 	$(BIN)/python -m tests.drills.unreachable
+
+JOBS ?= 3000
+
+container-drill: $(READY) ## the image, built and run as three nodes in containers, the leader killed under load
+	$(BIN)/python -m tests.drills.container --jobs $(JOBS)
 
 # `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
 $(READY): pyproject.toml
