@@ -113,8 +113,9 @@ def _node_settings() -> str:
     texts = _attribute_texts(config.NodeConfig)
     for field in msgspec.structs.fields(config.NodeConfig):
         default = "required" if field.required else f"`{field.default}`" if field.default not in {"", None} else ""
-        rows.append((f"`{field.name}`", default, texts.get(field.name, "")))
-    return _table(["setting", "default", "meaning"], rows)
+        reread = config.REREAD.get(field.name, "restart")
+        rows.append((f"`{field.name}`", default, texts.get(field.name, ""), reread))
+    return _table(["setting", "default", "meaning", "reread"], rows)
 
 
 def _variables() -> str:

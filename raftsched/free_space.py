@@ -46,6 +46,11 @@ class FreeSpace:
         self._looked_at = -_LOOK_AGAIN_SECONDS
         self._space = Space(0, reserve_bytes, is_low=False)
 
+    def set_reserve(self, reserve_bytes: int) -> None:
+        """Compare with another reserve from now on."""
+        self._reserve_bytes = reserve_bytes
+        self._looked_at = self._clock.monotonic() - _LOOK_AGAIN_SECONDS
+
     def look(self) -> Space:
         """Return the free bytes now, or as read within the last second."""
         now = self._clock.monotonic()

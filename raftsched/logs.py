@@ -23,7 +23,28 @@ import structlog
 
 Format = Literal["json", "console"]
 _LEVELS: Final = (logging.CRITICAL, logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
+_METHODS: Final = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()} | {
+    "exception": logging.ERROR
+}
 _log = structlog.get_logger()
+
+
+class _Least:
+    """The least level that is logged; it can change at any moment."""
+
+    number = logging.INFO
+
+
+def set_level(level: str) -> None:
+    """Log events of this level and above from now on."""
+    _Least.number = logging.getLevelNamesMapping()[level.upper()]
+
+
+def _drop_lower(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Loggers are cached, so that a level of their own could not change."""
+    if _METHODS.get(method, logging.CRITICAL) < _Least.number:
+        raise structlog.DropEvent
+    return event
 
 
 def configure(*, level: str = "info", form: Format = "json", node_id: str = "") -> None:
@@ -31,8 +52,10 @@ def configure(*, level: str = "info", form: Format = "json", node_id: str = "") 
     renderer: list[structlog.types.Processor] = (
         [_as_json] if form == "json" else [_escaped, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
+    set_level(level)
     structlog.configure(
         processors=[
+            _drop_lower,
             structlog.contextvars.merge_contextvars,
             partial(_add_node, node_id),
             structlog.processors.add_log_level,
@@ -40,7 +63,7 @@ def configure(*, level: str = "info", form: Format = "json", node_id: str = "") 
             structlog.processors.format_exc_info,
             *renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )

@@ -6,6 +6,7 @@ before anything is written or bound.
 
 from raftsched.config.reader import ConfigInvalid, Places, ReadConfig, load, read
 from raftsched.config.settings import (
+    REREAD,
     ApiClient,
     ApiTls,
     Encryption,
@@ -19,6 +20,7 @@ from raftsched.config.settings import (
 )
 
 __all__ = [
+    "REREAD",
     "ApiClient",
     "ApiTls",
     "ConfigInvalid",

@@ -24,6 +24,18 @@ _TENANT: Final = r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,63})\Z"
 _NAME_RULE: Final = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit"
 PATTERN_RULES: Final[Mapping[str, str]] = {_NAME: _NAME_RULE, _TENANT: f"{_NAME_RULE}; or * for all tenants"}
 """Each pattern of a setting, in words."""
+REREAD: Final[Mapping[str, str]] = {
+    "log_level": "all of it",
+    "retention_seconds": "all of it",
+    "cancel_grace_seconds": "all of it",
+    "disk_reserve_mib": "all of it",
+    "api_tls": "`clients`; files by themselves",
+    "peer_tls": "files by themselves",
+    "admin_token_file": "the file by itself",
+    "encryption": "keys that were added to the file, to decrypt",
+    "secrets": "files by themselves",
+}
+"""Setting -> what of it a running node adopts after SIGHUP, or without it (`by themselves`); others need a restart."""
 _Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
 

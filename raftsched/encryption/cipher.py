@@ -29,8 +29,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from raftsched.encryption.keys import Key, KeyCheck, KeyMissing
-from raftsched.errors import RaftschedError
+from raftsched.encryption.keys import FIELD, Key, KeyCheck, KeyMissing
+from raftsched.errors import Invalid, RaftschedError
 
 _VERSION: Final = 1
 _SALT_BYTES: Final = 16
@@ -89,6 +89,19 @@ class Cipher:
     def checks(self) -> tuple[KeyCheck, ...]:
         """Return the names and check values of all keys."""
         return tuple(KeyCheck(key.id, key.check) for key in self.keys)
+
+    def require_known(self, keys: Sequence[Key]) -> None:
+        """Raise `Invalid` if one of `keys` has the id of a key of this cipher, and other bytes."""
+        for key in keys:
+            if self._secrets.get(key.id, key.secret) != key.secret:
+                raise Invalid(f"{FIELD}: the key {key.id} has other bytes now: a new key needs a new id", field=FIELD)
+
+    def add(self, keys: Sequence[Key]) -> list[str]:
+        """Add keys that only decrypt; return their ids. Those that it has already are left as they are."""
+        new = [key for key in keys if key.id not in self._secrets]
+        self._secrets |= {key.id: key.secret for key in new}
+        self.keys = (*self.keys, *new)
+        return [key.id for key in new]
 
     def encrypt(self, place: bytes, content: bytes) -> bytes:
         """Return `content`, encrypted for `place`."""

@@ -377,6 +377,10 @@ class Duties:
             else:
                 self._timers.offer_again(job, now)
 
+    def on_settings(self) -> None:
+        """Repeat what was computed with former settings."""
+        self._retention.restart()
+
     def _on_queue(self, write: PutQueue) -> None:
         old, new = write
         self._deadlines.notify(new.next_deadline_ms)

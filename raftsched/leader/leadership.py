@@ -126,6 +126,12 @@ class Leadership:
             self._duties.on_records(writes)
             self._bring_forward(self._now())
 
+    def on_settings(self) -> None:
+        """Take changed settings into account; ignored while not serving."""
+        if self._serving:
+            self._duties.on_settings()
+            self._bring_forward(self._now())
+
     def on_changes(self, changes: Sequence[Change]) -> None:
         """Take the job writes of an applied entry, right after it was applied; ignored while not serving."""
         if self._serving:

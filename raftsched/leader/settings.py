@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from raftsched.encryption.keys import KeyCheck
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LeaderSettings:
-    """Times in milliseconds, all positive; the same on every node, since any of them may lead."""
+    """Times in milliseconds, all positive; the same on every node, since any of them may lead.
+
+    `cancel_grace_ms` and `retention_ms` may change while a leader uses them; the others don't.
+    """
 
     lease_ttl_ms: int = 10_000
     """A worker that is silent for this long loses its jobs."""

@@ -1,12 +1,11 @@
 """The certificates of a node: the contexts that its settings name, kept up to date with their files.
 
-Files are looked at every few seconds, and at once after SIGHUP.
+Files are looked at every few seconds, and at once when asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -75,12 +74,15 @@ class Certificates:
         used = {"api_tls": self.api, "peer_tls": self.peers}
         return [Expiry(setting, contexts.expires_at) for setting, contexts in used.items() if contexts is not None]
 
+    def ask(self) -> None:
+        """Look at the files soon."""
+        self._asked.set()
+
     async def keep(self) -> None:
         """Look at the files until cancelled; returns at once if there are none."""
         used = [contexts for contexts in (self.peers, self.api) if contexts is not None]
         if not used:
             return
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
         while True:
             for contexts in used:
                 contexts.look()

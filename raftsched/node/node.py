@@ -10,6 +10,7 @@ Order of a stop: leadership is transferred, so that no client waits for an elect
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
@@ -17,13 +18,13 @@ import structlog
 from aiohttp import web
 from msgspec.structs import replace
 
-from raftsched import limits
+from raftsched import limits, logs
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.cluster.problems import Sightings, find
 from raftsched.api.event_log import EventLog
-from raftsched.config import NodeConfig
+from raftsched.config import NodeConfig, ReadConfig
 from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.recovery import require_state
@@ -59,6 +60,7 @@ from raftsched.node.cluster_key import difference, require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
 from raftsched.node.facts import Expiry, facts_of
 from raftsched.node.identity import DirectoryClaim
+from raftsched.node.live_settings import LiveSettings
 from raftsched.node.metrics import NodeMetrics
 from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
 from raftsched.node.reencryption import Reencryption
@@ -83,9 +85,17 @@ class Node:
     """One node of the cluster; `run` is its whole life. It is the `Backend` of the API."""
 
     def __init__(
-        self, config: NodeConfig, *, clock: Clock, randomness: Randomness, shutdown: Shutdown | None = None
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        shutdown: Shutdown | None = None,
+        read_settings: Callable[[], ReadConfig] | None = None,
     ) -> None:
+        """`read_settings` reads the settings again after SIGHUP."""
         self.config = config
+        self._read_settings = read_settings
         self._shutdown = shutdown or Shutdown()
         self.node_id = config.node_id
         self.api_url = config.url_of(config.member.api)
@@ -100,9 +110,9 @@ class Node:
         self._clock = clock
         self._randomness = randomness
         self._ids = JobIdFactory(randomness.randbytes)
-        self._space = ClusterSpace(
-            self.node_id, clock, FreeSpace(self._free_bytes, clock, reserve_bytes=config.disk_reserve_mib << 20).look
-        )
+        self._free_space = FreeSpace(self._free_bytes, clock, reserve_bytes=config.disk_reserve_mib << 20)
+        self._space = ClusterSpace(self.node_id, clock, self._free_space.look)
+        self._leader_settings = LeaderSettings()
         self._leadership: Leadership | None = None
         self._terms: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -142,9 +152,7 @@ class Node:
         admin = AdminFile(Path(self.config.admin_token_file))
         admin.load()
         self._executor_token = lambda: f"{TOKEN_PREFIX}_{EXECUTOR}_{admin.executor_secret}"
-        certified = self.config.api_tls.clients if self.config.api_tls is not None else ()
-        clients = [CertifiedClient(each.name, Role[each.role.upper()], each.tenant) for each in certified]
-        return TokenDoor(self, admin, clients)
+        return TokenDoor(self, admin, _certified_clients(self.config))
 
     async def _run_on_its_disk(self) -> None:
         directory = self.config.directory
@@ -280,6 +288,7 @@ class Node:
         verification = asyncio.create_task(self._watch_state(), name="verification")
         reencryption = asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption")
         renewal = asyncio.create_task(self._certificates.keep(), name="certificates")
+        settings = asyncio.create_task(self._keep_settings(), name="settings")
         watch = asyncio.create_task(self._watch_cluster(), name="watch of the cluster")
         stalls = asyncio.create_task(self._metrics.watch_loop(), name="stalls")
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
@@ -309,6 +318,7 @@ class Node:
             renewal.cancel()
             watch.cancel()
             stalls.cancel()
+            settings.cancel()
             for task in executing:
                 task.cancel()
             if executing:
@@ -341,6 +351,30 @@ class Node:
             cluster=self.config.cluster,
         )
         notify(READY)
+
+    async def _keep_settings(self) -> None:
+        if self._read_settings is None:
+            return
+        live = LiveSettings(self.config, self._read_settings, self._cipher, self._adopt)
+
+        def ask() -> None:
+            live.ask()
+            self._certificates.ask()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
+        await live.keep()
+
+    def _adopt(self, config: NodeConfig) -> None:
+        """Use new settings, which differ only in what may change."""
+        self.config = config
+        logs.set_level(config.log_level)
+        self._free_space.set_reserve(config.disk_reserve_mib << 20)
+        self._leader_settings.retention_ms = round(config.retention_seconds * 1000)
+        self._leader_settings.cancel_grace_ms = round(config.cancel_grace_seconds * 1000)
+        if self._leadership is not None:
+            self._leadership.on_settings()
+        if isinstance(self._door, TokenDoor):
+            self._door.set_clients(_certified_clients(config))
 
     async def _watch_cluster(self) -> None:
         while True:
@@ -381,19 +415,20 @@ class Node:
 
     def _on_leadership(self, leads: bool) -> None:
         if leads:
+            self._leader_settings = LeaderSettings(
+                lease_ttl_ms=self.lease_ttl_ms,
+                cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
+                retention_ms=round(self.config.retention_seconds * 1000),
+                ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
+                key=self._cipher.checks[0] if self._cipher else None,
+            )
             self._leadership = Leadership(
                 state=self._machine.state,
                 propose=self._propose_for_leadership,
                 clock=self._cluster_clock,
                 randomness=self._randomness,
                 new_job_id=self.new_job_id,
-                settings=LeaderSettings(
-                    lease_ttl_ms=self.lease_ttl_ms,
-                    cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
-                    retention_ms=round(self.config.retention_seconds * 1000),
-                    ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
-                    key=self._cipher.checks[0] if self._cipher else None,
-                ),
+                settings=self._leader_settings,
             )
             self._leadership.start()
             self._metrics.events.named_queues(self._machine.state)
@@ -651,6 +686,11 @@ class Node:
         await self._replica.change_members(lambda members: members.without(node_id))
         log.info("member_removed", id=node_id)
         return self.cluster_status().nodes
+
+
+def _certified_clients(config: NodeConfig) -> list[CertifiedClient]:
+    certified = config.api_tls.clients if config.api_tls is not None else ()
+    return [CertifiedClient(each.name, Role[each.role.upper()], each.tenant) for each in certified]
 
 
 def _peer_status(member: Member, api_url: str, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:

@@ -103,6 +103,11 @@ class TokenDoor:
     def __init__(self, backend: Backend, admin: AdminFile, clients: Sequence[CertifiedClient] = ()) -> None:
         self._backend = backend
         self._admin = admin
+        self._clients: dict[str, CertifiedClient] = {}
+        self.set_clients(clients)
+
+    def set_clients(self, clients: Sequence[CertifiedClient]) -> None:
+        """Let in these clients by their certificates from now on, and no others."""
         self._clients = {_tag(client.name): client for client in clients}
 
     def screen(self, headers: Headers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 from pathlib import Path
 
@@ -45,11 +46,12 @@ def node_command(path: Path | None, *, check_config: bool) -> None:
     if check_config:
         sys.exit(_check(read))
     logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the node can read its settings again
     shutdown = Shutdown()
     shutdown.watch_signals()
     # Never closed: that would wait for threads, one of which may wait for a disk or for a name server.
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    shutdown.end(_run(runner, read, shutdown))
+    shutdown.end(_run(runner, read, shutdown, path))
 
 
 def _check(read: settings.ReadConfig) -> int:
@@ -67,7 +69,7 @@ def _check(read: settings.ReadConfig) -> int:
     return 1 if found else 0
 
 
-def _run(runner: asyncio.Runner, read: settings.ReadConfig, shutdown: Shutdown) -> int:
+def _run(runner: asyncio.Runner, read: settings.ReadConfig, shutdown: Shutdown, path: Path | None) -> int:
     """Run the node to its end; return the exit code. The last line of its log has the reason."""
     from raftsched.node.node import Node
     from raftsched.system import SystemClock, system_randomness
@@ -76,7 +78,13 @@ def _run(runner: asyncio.Runner, read: settings.ReadConfig, shutdown: Shutdown) 
     # and block everything for tens of milliseconds.
     gc.collect()
     gc.freeze()
-    node = Node(read.config, clock=SystemClock(), randomness=system_randomness(), shutdown=shutdown)
+    node = Node(
+        read.config,
+        clock=SystemClock(),
+        randomness=system_randomness(),
+        shutdown=shutdown,
+        read_settings=lambda: settings.read(path),
+    )
     try:
         runner.run(node.run())
     except (RaftschedError, OSError) as error:

@@ -1,0 +1,85 @@
+"""Reread the settings of a node after SIGHUP, and adopt those that may change while it runs.
+
+All or nothing: settings that a start would refuse change nothing, and are named in the log with their lines. Of valid ones
+those in `config.REREAD` are adopted at once, and the log names the others that differ and wait for a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from msgspec.structs import replace
+
+from raftsched.config import REREAD, ConfigInvalid, NodeConfig, Places, ReadConfig
+from raftsched.encryption.cipher import Cipher
+from raftsched.encryption.keys import Key
+from raftsched.errors import RaftschedError
+from raftsched.node.preflight import keys_of
+
+_log = structlog.get_logger()
+
+
+class LiveSettings:
+    """The settings of a running node; `adopt` is called with new ones, after their keys were added to `cipher`."""
+
+    def __init__(
+        self, config: NodeConfig, read: Callable[[], ReadConfig], cipher: Cipher, adopt: Callable[[NodeConfig], None]
+    ) -> None:
+        self._config = config
+        self._read = read
+        self._cipher = cipher
+        self._adopt = adopt
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Reread the settings soon."""
+        self._asked.set()
+
+    async def keep(self) -> None:
+        """Reread the settings whenever it is asked, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            self.reread()
+
+    def reread(self) -> None:
+        """Read all, and adopt what may change; nothing changes if anything is at fault, which is logged."""
+        places = Places()
+        try:
+            given = self._read()
+            places = given.places
+            keys = keys_of(given.config)
+            self._cipher.require_known(keys)
+        except ConfigInvalid as error:
+            self._refuse(error.faults)
+            return
+        except RaftschedError as error:
+            self._refuse([places.of(str(error))])
+            return
+        self._take(given.config, keys)
+
+    def _refuse(self, faults: object) -> None:
+        _log.error("config_refused", faults=faults, used="the settings of before")
+
+    def _take(self, given: NodeConfig, keys: tuple[Key, ...]) -> None:
+        before = self._config
+        wanted = _live_part(before, given)
+        names = [name for name in NodeConfig.__struct_fields__ if getattr(given, name) != getattr(before, name)]
+        live = [name for name in names if getattr(wanted, name) == getattr(given, name)]
+        added = self._cipher.add(keys) if self._cipher else []
+        self._config = wanted
+        self._adopt(wanted)
+        waiting = [name for name in names if name not in live]
+        if keys and keys[0].id != self._cipher.key_id:
+            waiting.append("encryption.keys_file (the first key, which encrypts)")
+        _log.info("config_reread", changed=live, keys_added=added, needs_restart=waiting)
+
+
+def _live_part(before: NodeConfig, given: NodeConfig) -> NodeConfig:
+    """Return `before` with those settings of `given` that may change while a node runs."""
+    changes = {name: getattr(given, name) for name, part in REREAD.items() if part == "all of it"}
+    if before.api_tls is not None and given.api_tls is not None:
+        changes["api_tls"] = replace(before.api_tls, clients=given.api_tls.clients)
+    return replace(before, **changes)
