@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim drills container-drill clean
+.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim drills backup-drill container-drill clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -77,6 +77,10 @@ drills: $(READY) ## long tests of real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.raft_port_fuzz --frames 100000
 	$(BIN)/python -m tests.drills.api_fuzz --requests 20000
 	$(BIN)/python -m tests.drills.unreachable
+	$(BIN)/python -m tests.drills.backup
+
+backup-drill: $(READY) ## lose all nodes under load, and restore a backup
+	$(BIN)/python -m tests.drills.backup
 
 JOBS ?= 3000
 

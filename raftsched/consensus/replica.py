@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from msgspec.structs import replace
@@ -56,6 +56,8 @@ from raftsched.limits import (
 )
 from raftsched.ports import Clock, Randomness, Wake
 
+_SILENT_ELECTIONS: Final = 2
+"""Elections' time without a word of the leader after which it is not named any more."""
 _logger = structlog.get_logger()
 
 
@@ -539,7 +541,7 @@ class Replica:
             node_id=self.node_id,
             state=engine.state_name,
             term=engine.term,
-            leader_id=engine.leader_id,
+            leader_id=self._heard_leader(),
             commit_index=engine.commit_index,
             applied_index=engine.applied_index,
             durable_index=self._machine.durable_index,
@@ -552,6 +554,15 @@ class Replica:
             operations_read=engine.versions.own,
             operation_version=engine.versions.in_force,
         )
+
+    def _heard_leader(self) -> NodeId:
+        """Return the known leader; "" if it is silent for longer than elections take.
+
+        A node without any connection starts no election, so it never learns that its leader is gone.
+        """
+        silence = self._engine.leader_age_seconds()
+        is_silent = silence is not None and silence > _SILENT_ELECTIONS * self._settings.timing.election_max_seconds
+        return "" if is_silent else self._engine.leader_id
 
     def _peer_status(self, peer: NodeId) -> PeerStatus:
         engine = self._engine

@@ -77,6 +77,17 @@ async def test_replica_that_never_heard_a_leader_says_so(tmp_path: Path) -> None
     await alone.stop()
 
 
+async def test_replica_names_no_leader_that_has_been_silent(tmp_path: Path) -> None:
+    """A node that is left alone starts no election, and must not say for ever that its dead leader leads."""
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        left, other = group.others(leader)
+        await group.until(lambda: left.replica.status().leader_id == leader.id)
+        for gone in (leader, other):
+            await gone.stop()
+        await group.until(lambda: not left.replica.status().leader_id)
+
+
 async def test_leader_serves_fresh_reads(tmp_path: Path) -> None:
     async with started(tmp_path, 3) as group:
         leader = await group.leader()

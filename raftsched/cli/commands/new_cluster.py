@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from raftsched import logs
 from raftsched.cli.terminal.keys import cipher_of
 from raftsched.cli.terminal.output import json_option, print_json, reports_errors
 from raftsched.errors import Invalid
@@ -103,6 +104,7 @@ def restore_command(
     from raftsched.storage.backup import read_manifest
     from raftsched.system import SystemClock
 
+    logs.configure(level="warning", form="console")
     place = _place(config, data_dir, given)
     for name in ("node_id", "raft", "api"):
         if not getattr(place, name):
@@ -140,6 +142,7 @@ def recover_command(*, config: Path | None, data_dir: Path | None, yes: bool, as
     from raftsched.node.new_cluster.founder import Founder, new_name
     from raftsched.system import SystemClock
 
+    logs.configure(level="warning", form="console")
     place = _place(config, data_dir, given)
     if steps.is_interrupted(place.directory):
         steps.finish(place.directory)
