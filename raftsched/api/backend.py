@@ -125,5 +125,8 @@ class Backend(Protocol):
     async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
         """Remove a node permanently; as `add_member`. Raises `NotFound` for an id of no member."""
 
-    async def transfer_leadership(self) -> bool:
-        """Transfer leadership to the follower with the most complete log; False if none took it and this node leads."""
+    async def transfer_leadership(self, to: str = "") -> bool:
+        """Transfer leadership to the follower with the most complete log, or to the voter `to`.
+
+        Return False if it was not taken, and this node still leads.
+        """

@@ -354,9 +354,9 @@ class Client:
         """Read which token this client has, and what it may do. Raises `Rejected` with code `unauthorized`."""
         return await self._calls.call(Caller, "GET", "/whoami", has_consistency=False)
 
-    async def transfer_leadership(self) -> None:
-        """Transfer leadership to the follower with the most complete log."""
-        await self._connection.call("POST", "/cluster/transfer", b"{}")
+    async def transfer_leadership(self, to: str | None = None) -> None:
+        """Transfer leadership to the follower with the most complete log, or to the voter `to`."""
+        await self._connection.call("POST", "/cluster/transfer", msgspec.json.encode({"to": to} if to else {}))
 
     async def add_member(self, node_id: str, *, raft: str, api: str) -> Sequence[dict[str, Any]]:
         """Add a node to the cluster and return all nodes; `raft` and `api` are its host:port for the other nodes."""

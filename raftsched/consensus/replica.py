@@ -163,6 +163,7 @@ class Replica:
         self._checkpoint_at = inf
         self._transfer: asyncio.Future[bool] | None = None
         self._transfer_began = False
+        self._transfer_to = ""
         self._is_stalled = False
         """The disk has not answered for longer than an election takes."""
         self._stopping = False
@@ -497,8 +498,10 @@ class Replica:
             if member.id != self.node_id and member.raft:
                 self._transport.set_address(member.id, Address.parse(member.raft))
 
-    async def transfer_leadership(self) -> bool:
-        """Transfer leadership to the follower with the most complete log; return whether this node no longer leads.
+    async def transfer_leadership(self, to: NodeId = "") -> bool:
+        """Transfer leadership to the follower with the most complete log, or to the voter `to`.
+
+        Return whether this node no longer leads. A transfer that is under way decides for further calls, too.
 
         Nothing is served or accepted from now on. False, after at most two election timeouts, if no follower could take
         over; then this node may continue to lead.
@@ -508,13 +511,14 @@ class Replica:
         if self._transfer is None:
             self._transfer = self._loop.create_future()
             self._transfer_began = False
+            self._transfer_to = to
             self._woken.set()
         return await asyncio.shield(self._transfer)
 
     def _begin_transfer(self) -> None:
         """The pump does it, because the engine rests during a sync."""
         if self._transfer is not None and not self._transfer_began:
-            self._transfer_began = self._engine.start_transfer()
+            self._transfer_began = self._engine.start_transfer(self._transfer_to)
 
     def _end_transfer(self) -> None:
         """See whether it is over, in the step that ended it: nothing else may be due for long."""

@@ -670,8 +670,8 @@ class Node:
             return "; no other node is reached: it may be cut off, or was removed from the cluster while it was down"
         return ""
 
-    async def transfer_leadership(self) -> bool:
-        return await self._replica.transfer_leadership()
+    async def transfer_leadership(self, to: str = "") -> bool:
+        return await self._replica.transfer_leadership(to)
 
     async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
         await self._replica.change_members(lambda members: members.with_joining(Member(node_id, raft, api)))

@@ -151,6 +151,13 @@ class MembersReply(Reply, frozen=True):
     nodes: tuple[NodeStatus, ...]
 
 
+class TransferRequest(Request, frozen=True):
+    """The node that shall lead."""
+
+    to: Annotated[str, Meta(pattern=MEMBER_ID_PATTERN, description=MEMBER_ID_RULE)] | None = None
+    """Id of a voter; null: the follower with the most complete log."""
+
+
 class TransferReply(Reply, frozen=True):
     """Leadership was transferred; the next replies name the new leader."""
 

@@ -73,6 +73,7 @@ class SimulatedNode:
         self.ready = (True, "")
         self.age_ms = 0
         self.transfer_count = 0
+        self.transferred_to = ""
         self.confirmed = 0
         """How often a majority was asked whether this node leads."""
         self.leader_change_count = 0
@@ -257,8 +258,9 @@ class SimulatedNode:
             for each in self.members.members
         )
 
-    async def transfer_leadership(self) -> bool:
+    async def transfer_leadership(self, to: str = "") -> bool:
         self.transfer_count += 1
+        self.transferred_to = to
         return self.takes_over
 
     def _check_leading(self) -> None:

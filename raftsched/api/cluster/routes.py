@@ -8,6 +8,7 @@ waits `_FACTS_SECONDS` at most.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import BASE_PATH, Answered, Route, route
 from raftsched.api.json.decode import StructDecoder
 from raftsched.consensus.net.address import Address
-from raftsched.errors import Rejected, Unavailable
+from raftsched.errors import NotFound, Rejected, Unavailable
 from raftsched.wire.cluster import (
     ClusterStatus,
     EncryptionStatus,
@@ -34,6 +35,7 @@ from raftsched.wire.cluster import (
     NodeFacts,
     NodeStatus,
     TransferReply,
+    TransferRequest,
 )
 
 _FACTS_SECONDS: Final = 0.4
@@ -51,12 +53,20 @@ class Cluster:
         self._bodies = bodies
         self._forwarder = forwarder
         self._member = StructDecoder(MemberRequest)
+        self._transfer = StructDecoder(TransferRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (
             route(Access.SIGNED_IN, "GET", "/cluster", self.get_cluster, ClusterStatus, answered=Answered.HERE),
             route(Access.SIGNED_IN, "GET", _FACTS_PATH, self.get_node, NodeFacts, answered=Answered.HERE),
-            route(Access.CLUSTER, "POST", "/cluster/transfer", self.transfer_leadership, TransferReply),
+            route(
+                Access.CLUSTER,
+                "POST",
+                "/cluster/transfer",
+                self.transfer_leadership,
+                TransferReply,
+                body=TransferRequest,
+            ),
             route(Access.CLUSTER, "POST", "/cluster/members", self.add_member, MembersReply, body=MemberRequest),
             route(Access.CLUSTER, "DELETE", "/cluster/members/{id}", self.remove_member, MembersReply),
             route(
@@ -145,13 +155,35 @@ class Cluster:
         return json_response(self._backend.reencrypt())
 
     async def transfer_leadership(self, request: web.Request) -> web.Response:
-        """Transfer leadership to the follower with the most complete log."""
-        del request
-        if not self._backend.is_leading:
-            self._backend.fresh_state()
-        nodes = self._backend.cluster_status().nodes
+        """Transfer leadership to the follower with the most complete log, or to a named voter."""
+        to = self._transfer.read_optional(await self._bodies.read_optional_json(request)).to or ""
+        backend = self._backend
+        if not backend.is_leading:
+            backend.fresh_state()
+        if to == backend.node_id:
+            return json_response(TransferReply(transferred=True))
+        nodes = backend.cluster_status().nodes
+        if to:
+            _require_candidate(to, nodes)
         if sum(node.voter for node in nodes) < 2:
             raise Rejected("no_other_node", "no other node of the cluster has a vote, so none can become leader")
-        if not await self._backend.transfer_leadership():
-            raise Unavailable("no other node became leader; this one still leads")
+        if not await backend.transfer_leadership(to):
+            raise Unavailable(
+                f"{to or 'no other node'} {'did not become' if to else 'became'} leader; this one still leads"
+            )
         return json_response(TransferReply(transferred=True))
+
+
+def _require_candidate(node_id: str, nodes: Sequence[NodeStatus]) -> None:
+    """Raise `NotFound`, or `Rejected` with the reason, if a node can't take over."""
+    node = next((node for node in nodes if node.id == node_id), None)
+    if node is None:
+        raise NotFound(
+            f"{node_id!a:.80} is not a member of the cluster; members are {', '.join(each.id for each in nodes)}"
+        )
+    if not node.voter:
+        raise Rejected("node_joining", f"{node_id} is still joining, and has no vote")
+    if node.state in ("down", "differs"):
+        raise Rejected("node_unfit", f"{node_id} can't lead: it is {'down' if node.state == 'down' else 'not in step'}")
+    if node.disk_low:
+        raise Rejected("node_unfit", f"{node_id} can't lead: its disk is nearly full")

@@ -51,6 +51,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "node_joining": "Wait until `cluster status` shows the joining node as a voter, and try again.",
     "majority_lost": "Start the nodes that are down first, or remove one of them.",
     "no_other_node": "Start another node, or wait until one has caught up.",
+    "node_unfit": "Name another node, or none; see what is wrong with it by `cluster status`.",
     "last_member": "Stop the node: a cluster has at least one.",
     "already_member": "Do nothing: the node is a member.",
     "id_used": "Use an id that no node of this cluster has had.",

@@ -48,12 +48,14 @@ def remove(session: Session, node_id: str, *, as_json: bool) -> None:
 
 
 @cluster_command.command("transfer")
+@click.option("--to", "node_id", metavar="ID", help="The node that shall lead; default: the one with the longest log.")
 @with_session
 @json_option
-def transfer(session: Session, *, as_json: bool) -> None:
-    """Transfer the lead to the follower with the longest log.
+def transfer(session: Session, node_id: str | None, *, as_json: bool) -> None:
+    """Transfer the lead to another node.
 
-    Use it before you stop a leader for maintenance.
+    Use it before you stop a leader for maintenance. Requests wait until the new leader serves. A node that is down, joins,
+    or has no disk space is refused. One that is behind has one election timeout to catch up, else the leader keeps its lead.
     """
-    answer = session.post("/cluster/transfer")
-    print_json(answer) if as_json else say("handed over")
+    answer = session.post("/cluster/transfer", {"to": node_id} if node_id else None)
+    print_json(answer) if as_json else say(f"{node_id} leads" if node_id else "handed over")

@@ -213,15 +213,18 @@ class RaftEngine:
         self.configuration.refuse_all()
         self.reads.refuse_all()
 
-    def start_transfer(self) -> bool:
-        """Transfer leadership, and serve nothing from now on; return False if there is no node to transfer it to."""
+    def start_transfer(self, to: NodeId = "") -> bool:
+        """Transfer leadership, and serve nothing from now on; return False if there is no node to transfer it to.
+
+        `to` is the only voter that may take it; "" = any.
+        """
         self._has_news = True
-        if not self.transfer.is_possible:
+        if not self.transfer.is_possible(to):
             return False
         if not self.transfer.is_under_way:
             self.core.enter()
             self.queue.append_waiting()
-            self.transfer.start()
+            self.transfer.start(to)
         return True
 
     # -- for the shell: who leads -------------------------------------------------------------------------------------

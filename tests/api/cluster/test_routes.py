@@ -79,6 +79,32 @@ async def test_transfer_hands_the_lead_over(api: Api, follower: Api) -> None:
     assert api.node.transfer_count == 1
 
 
+async def test_transfer_to_a_named_node_is_done_or_refused_with_the_reason(api: Api, follower: Api) -> None:
+    api.node.other_nodes = (
+        NodeStatus("n2", "", "follower"),
+        NodeStatus("n3", "", "down"),
+        NodeStatus("n4", "", "follower", voter=False),
+        NodeStatus("n5", "", "follower", disk_low=True),
+        NodeStatus("n6", "", "differs"),
+    )
+    cases = {
+        "n2": (200, "", "n2"),
+        "n1": (200, "", ""),
+        "n3": (409, "node_unfit", ""),
+        "n4": (409, "node_joining", ""),
+        "n5": (409, "node_unfit", ""),
+        "n6": (409, "node_unfit", ""),
+        "n9": (404, "not_found", ""),
+        "../n2": (400, "malformed", ""),
+    }
+    found = {}
+    for node_id in cases:
+        api.node.transferred_to = ""
+        answer = await follower.post("cluster/transfer", {"to": node_id})
+        found[node_id] = (answer.status, "" if answer.status == 200 else answer.code, api.node.transferred_to)
+    assert found == cases
+
+
 async def test_transfer_that_can_not_be_says_why(api: Api) -> None:
     alone = await api.ask("POST", "cluster/transfer")
     assert (alone.status, alone.code, api.node.transfer_count) == (409, "no_other_node", 0)

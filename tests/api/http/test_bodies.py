@@ -122,7 +122,6 @@ _BODILESS = [
     ("DELETE", "workflows/{job}"),
     ("DELETE", "tenants/acme"),
     ("DELETE", "tokens/t1"),
-    ("POST", "cluster/transfer"),
     ("POST", "cluster/encryption/rotate"),
     ("DELETE", "cluster/members/n9"),
 ]

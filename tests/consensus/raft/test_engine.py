@@ -274,6 +274,18 @@ def test_leadership_is_transferred_without_a_timeout(cluster: SimulatedCluster, 
     assert not engine(leader).leads
 
 
+def test_leadership_is_transferred_to_the_named_voter_and_to_no_other(
+    cluster: SimulatedCluster, leader: SimulatedNode
+) -> None:
+    assert not engine(leader).start_transfer("nobody")
+    for named in (*followers(cluster), leader):
+        before = cluster.leader
+        assert before is not None
+        assert engine(before).start_transfer(named.id)
+        cluster.run_until(lambda before=before: cluster.leader not in (None, before))  # type: ignore[misc]
+        assert cluster.leader is named
+
+
 def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     for number in range(20):
         leader.propose(b"%d" % number)

@@ -49,6 +49,8 @@ class _Transfer:
     """A transfer of leadership: nothing is served or accepted any more."""
 
     give_up_at: float
+    wanted: NodeId = ""
+    """The only follower that may take over; "" = any."""
     target: NodeId = ""
     """The follower that was asked to start an election; "" while none has caught up."""
 
@@ -90,17 +92,18 @@ class LeadershipTransfer:
         """Return the time at which it fails."""
         return self._transfer.give_up_at if self._transfer is not None else inf
 
-    @property
-    def is_possible(self) -> bool:
-        return self._leader.leads and bool(self._leader.connected_nodes)
+    def is_possible(self, to: NodeId = "") -> bool:
+        """Return whether this node leads, and is connected to another one, or to the voter `to`."""
+        peers = self._leader.connected_nodes & self._leader.other_nodes if to else self._leader.connected_nodes
+        return self._leader.leads and any(not to or peer.id == to for peer in peers)
 
-    def start(self) -> None:
-        """Serve nothing from now on, and transfer as soon as a connected follower has the whole log.
+    def start(self, to: NodeId = "") -> None:
+        """Serve nothing from now on, and transfer as soon as a connected follower, or the one named, has the whole log.
 
         It ends with this node as a follower, or, if none was asked in time, as the leader it was.
         """
         if self._transfer is None:
-            self._transfer = _Transfer(self._clock.monotonic() + self._timing.election_max_seconds)
+            self._transfer = _Transfer(self._clock.monotonic() + self._timing.election_max_seconds, to)
 
     def stop(self) -> None:
         """Forget it: this node leads no more."""
@@ -149,7 +152,7 @@ class LeadershipTransfer:
 
     def _send_timeout_now(self, transfer: _Transfer, now: float) -> None:
         last = self._log.last_index
-        followers = list(self._followers().items())
+        followers = [(peer, each) for peer, each in self._followers().items() if transfer.wanted in ("", peer)]
         fit = [(peer, progress) for peer, progress in followers if self._can_take_over(progress)]
         roomy = [(peer, progress) for peer, progress in fit if self._has_room_to_lead(progress)]
         for peer, progress in roomy or fit or followers:
