@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim drills backup-drill container-drill clean
+.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim upgrade-drill drills backup-drill container-drill clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -65,6 +65,11 @@ NODES ?= 3
 sim: $(READY) ## simulated clusters under faults: SEEDS=200 START=1 NODES=3
 	$(BIN)/python -m chaos.sim --seeds $(SEEDS) --start $(START) --nodes $(NODES)
 
+FROM ?=
+
+upgrade-drill: $(READY) ## rolling restart and rolling upgrade under load: FROM=commit or tag of the release before
+	$(BIN)/python -m tests.drills.upgrade $(if $(FROM),--from $(FROM))
+
 drills: $(READY) ## long tests of real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.due_kills --kills 20
 	$(BIN)/python -m tests.drills.outage
@@ -77,6 +82,7 @@ drills: $(READY) ## long tests of real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.raft_port_fuzz --frames 100000
 	$(BIN)/python -m tests.drills.api_fuzz --requests 20000
 	$(BIN)/python -m tests.drills.unreachable
+	$(BIN)/python -m tests.drills.upgrade
 	$(BIN)/python -m tests.drills.backup
 
 backup-drill: $(READY) ## lose all nodes under load, and restore a backup
