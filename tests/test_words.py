@@ -32,7 +32,7 @@ def _faults() -> Iterator[tuple[str, str]]:
             yield from ((place, found[0]) for found in BANNED.finditer(text))
             if is_docstring and (found := NOUN_CLAUSE.match(text)):
                 yield place, found[0]
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         prose = CODE.sub(lambda code: re.sub(r".+", "", code[0]), path.read_text(encoding="utf-8"))
         for found in BANNED.finditer(prose):
             yield f"{path.relative_to(ROOT)}:{prose.count(chr(10), 0, found.start()) + 1}", found[0]

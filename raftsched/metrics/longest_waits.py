@@ -1,4 +1,4 @@
-"""Find the longest wait of many queues, a bounded number of them at a time.
+"""Find the longest wait of many queues that are not paused, a bounded number of them at a time.
 
 Queues that share a label may be ten thousand, and each costs a look into the ready index. So each call reads the next
 `limits.METRIC_QUEUES_READ_MAX` of them, and remembers for each the due time of its longest-due job. The answer is the
@@ -40,7 +40,9 @@ class LongestWaits:
 
     def _look(self, state: StateReader, queue: str, now_ms: int) -> int | None:
         """Return the due time of the queue's longest-due job now; None if none waits."""
-        wait_ms = oldest_wait_ms(state, queue, now_ms)
+        settings = state.queue(queue)
+        is_paused = settings is not None and settings.paused
+        wait_ms = 0 if is_paused else oldest_wait_ms(state, queue, now_ms)
         if not wait_ms:
             self._due_ms.pop(queue, None)
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -63,12 +63,11 @@ class NodeMetrics:
         is_leader = leadership is not None and self._is_confirmed()
         yield Reading(catalog.IS_LEADER, (), int(is_leader))
         yield from self._of_consensus()
-        yield from self._of_disk()
+        yield Reading(catalog.STATE_BYTES, (), self._machine.state.figures().used_bytes)
+        yield from disk_readings(self._directory)
         yield from self.requests.readings()
         yield Reading(catalog.EVENT_LOOP_STALL, (), self._stalls)
-        for setting, expires_at in self._expiries():
-            if expires_at:
-                yield Reading(catalog.CERTIFICATE_EXPIRES, (setting,), expires_at)
+        yield from certificate_readings(self._expiries())
         yield Reading(catalog.BUILD_INFO, (version("raftsched"),), 1)
         if is_leader and leadership is not None:
             yield from self._of_nodes()
@@ -102,13 +101,21 @@ class NodeMetrics:
             yield Reading(catalog.NODE_CONNECTED, (peer.node_id,), int(peer.is_connected))
             yield Reading(catalog.FOLLOWER_LAG, (peer.node_id,), max(status.commit_index - peer.match_index, 0))
 
-    def _of_disk(self) -> Iterator[Reading]:
-        yield Reading(catalog.STATE_BYTES, (), self._machine.state.figures().used_bytes)
-        try:
-            files = sum(path.stat().st_size for path in (self._directory / "journal").iterdir())
-            free_bytes, size_bytes = fullest_disk(self._directory)
-        except OSError:  # absent is right: a file was removed meanwhile, or the disk can't be read
-            return
-        yield Reading(catalog.JOURNAL_BYTES, (), files)
-        yield Reading(catalog.DISK_FREE_BYTES, (), free_bytes)
-        yield Reading(catalog.DISK_SIZE_BYTES, (), size_bytes)
+
+def disk_readings(directory: Path) -> Iterator[Reading]:
+    """Yield the size of the journal in a data directory, and the space of its disk."""
+    try:
+        journal_bytes = sum(path.stat().st_size for path in (directory / "journal").iterdir())
+        free_bytes, size_bytes = fullest_disk(directory)
+    except OSError:  # absent is right: a file was removed meanwhile, or the disk can't be read
+        return
+    yield Reading(catalog.JOURNAL_BYTES, (), journal_bytes)
+    yield Reading(catalog.DISK_FREE_BYTES, (), free_bytes)
+    yield Reading(catalog.DISK_SIZE_BYTES, (), size_bytes)
+
+
+def certificate_readings(expiries: Iterable[Expiry]) -> Iterator[Reading]:
+    """Yield when certificates expire, as far as it is known."""
+    for setting, expires_at in expiries:
+        if expires_at:
+            yield Reading(catalog.CERTIFICATE_EXPIRES, (setting,), expires_at)
