@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.cli.main import main
@@ -38,10 +38,15 @@ def test_backup_replaces_no_file_and_is_recorded_with_its_maker(lost: LocalClust
     submit(leader.api, name="keep")
     file, again = tmp_path / "one.backup", tmp_path / "two.backup"
 
-    def command(*arguments: str) -> int:
-        return CliRunner().invoke(main, ["cluster", "backup", *arguments], env={"RAFTSCHED_URL": leader.api}).exit_code
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["cluster", "backup", *arguments], env={"RAFTSCHED_URL": leader.api})
 
-    assert command(str(file), "--actor", "ann") == 0
+    def command(*arguments: str) -> int:
+        return run(*arguments).exit_code
+
+    assert command(str(file), "--actor", "ann", "--url", "http://127.0.0.1:1", "--url", leader.api) == 0
+    again.write_bytes(run("-").stdout_bytes)
+    assert command("--verify", str(again)) == 0
     assert command(str(file)) == 1
     content = file.read_bytes()
     assert command(str(file), "--force") == 0

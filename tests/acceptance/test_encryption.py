@@ -117,6 +117,12 @@ def test_no_text_of_users_is_in_the_clear_on_disks_unless_there_are_no_keys(
     again = {"name": "pay", "queue": QUEUE, "payload": {"to": canary("payload")}, "unique": {"by": ["name", "payload"]}}
     first, second = (call(node.api, "POST", "/api/v1/jobs", again) for _ in range(2))
     assert (first[0], second[0], second[1]["id"]) == (201, 200, first[1]["id"])
+    backup = tmp_path / "backup" / f"{is_encrypted}"
+    backup.parent.mkdir(exist_ok=True)
+    made = run_cli("cluster", "backup", str(backup), "--json", RAFTSCHED_URL=node.api)
+    assert [key[0] for key in json.loads(made.stdout)["keys"]] == (["k1"] if is_encrypted else [])
+    assert canary.found_in(backup.parent) == expected
+    backup.unlink()
     node.stop()
     assert canary.found_in(node.data_directory) == expected
     cluster.start_node(node)

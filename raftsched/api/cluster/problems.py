@@ -18,7 +18,8 @@ LAG_ENTRIES: Final = 10_000
 CERTIFICATE_DAYS: Final = 14
 _SEVERITIES: Final = ("critical", "warning", "note")
 _CURES: Final = {
-    "no_leader": "Start the nodes that are down, or restore the network between them; a majority of voters must be up.",
+    "no_leader": "Start the nodes that are down, or restore the network between them; a majority of voters must be up. "
+    "If their disks are lost for good, see `raftsched cluster recover`.",
     "no_contact": "Ask another node. If none answers, look at this node's network, and run `raftsched doctor` on its machine.",
     "new_work_refused": "Free disk space on the named nodes.",
     "reserve": "Start the nodes that are down, or replace them.",

@@ -172,7 +172,9 @@ def recover_command(*, config: Path | None, data_dir: Path | None, yes: bool, as
 
 
 def _warning(survivor: Survivor) -> str:
-    others = ", ".join(survivor.others) or "no others that it knows"
+    others = ", ".join(survivor.others) or "none that it knows"
+    if not survivor.is_voter:
+        others += "\nTHIS NODE HAS NO VOTE: it was removed, or had not joined yet. Another node has more."
     return (
         f"{survivor.node_id} of cluster {survivor.cluster} holds the log up to index {survivor.last_index:,}, term "
         f"{survivor.last_term}; its state is of {survivor.cluster_time or 'no time'}.\n"

@@ -198,7 +198,7 @@ class Connection:
 
     @asynccontextmanager
     async def download(self, path: str, *, silence_seconds: float) -> AsyncIterator[AsyncIterator[bytes] | Failure]:
-        """Read a long reply of the current node; yield its parts, which raise `OutcomeUnknown`, or the failure."""
+        """Read a long reply of the current node; yield its parts, which raise `Unavailable`, or the failure."""
         base = self.nodes.current
         exchange = self.exchange(base, Request("GET", path))
         timeouts = Timeouts(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
@@ -218,7 +218,8 @@ class Connection:
             async for part in reply.parts():
                 yield part
         except Broken as error:
-            raise self._broken(base, exchange, error).error from error
+            self._broken(base, exchange, error)
+            raise Unavailable(f"the reply of {base} broke off: {error}") from error
 
     async def _lines(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
         try:

@@ -53,6 +53,8 @@ class Survivor(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last entry in its state."""
     others: tuple[str, ...]
     """The other members, as far as it knows."""
+    is_voter: bool
+    """False if it was removed, or had not joined yet: then the others may have more."""
     raft: str
     api: str
 
@@ -144,7 +146,7 @@ def survey(directory: Path, cipher: Cipher) -> Survivor:
         members = data.latest_members()
     finally:
         claim.release()
-    own = members.member(identity.node_id) or Member(identity.node_id)
+    own = members.member(identity.node_id) or Member(identity.node_id, is_voter=False)
     return Survivor(
         cluster=identity.cluster,
         node_id=identity.node_id,
@@ -153,6 +155,7 @@ def survey(directory: Path, cipher: Cipher) -> Survivor:
         applied_index=data.applied[0],
         cluster_time=data.cluster_time,
         others=tuple(member for member in members.ids if member != identity.node_id),
+        is_voter=own.is_voter,
         raft=own.raft,
         api=own.api,
     )

@@ -19,7 +19,7 @@ from raftsched.node.new_cluster.founder import new_name
 from raftsched.node.new_cluster.restore import restore
 from raftsched.storage import backup
 from raftsched.storage.backup import DamagedBackup
-from raftsched.storage.tables.position import UnknownFormat
+from raftsched.storage.tables.position import FORMAT_VERSION, UnknownFormat
 from tests.core.scene import START_MS
 from tests.node.new_cluster.scene import (
     FOUNDER,
@@ -83,8 +83,8 @@ def test_a_restore_that_can_not_be_leaves_the_directory_as_it_was(tmp_path: Path
         for damaged in (whole[:-1], whole[: len(whole) // 2], whole[:60], b"", whole[:-900] + b"x" + whole[-899:]):
             file.write_bytes(damaged)
             refused(DamagedBackup, str(file))
-        file.write_bytes(whole.replace(b'"state_format":6', b'"state_format":5'))
-        refused(UnknownFormat, "in format 5, and this release reads 6: restore it with release 1")
+        file.write_bytes(whole.replace(b'"state_format":%d' % FORMAT_VERSION, b'"state_format":5'))
+        refused(UnknownFormat, f"in format 5, and this release reads {FORMAT_VERSION}: restore it with release 1")
         file.write_bytes(whole)
         (directory / "lost+found").mkdir(parents=True, exist_ok=True)
     (directory / "journal").mkdir()
