@@ -86,14 +86,22 @@ class DeadLetterFilter(TypedDict, total=False):
 
 
 async def send_all(
-    calls: Calls, path: str, document: dict[str, Any], headers: Mapping[str, str] | None = None
+    calls: Calls,
+    path: str,
+    document: dict[str, Any],
+    headers: Mapping[str, str] | None = None,
+    *,
+    jobs_max: int | None = None,
 ) -> BulkResult:
-    """Send a bulk request until no job is left, each time with the cursor of the previous reply, and sum up."""
+    """Send a bulk request until no job is left, each time with the cursor of the previous reply, and sum up.
+
+    It stops once `jobs_max` or more were found; then the result has the cursor of the rest.
+    """
     total: BulkResult | None = None
     while True:
         result = await calls.call(BulkResult, "POST", path, document, headers=headers)
         total = result if total is None else _sum(total, result)
-        if not result.next_cursor:
+        if not result.next_cursor or (jobs_max is not None and total.matched >= jobs_max):
             return total
         document = document | {"cursor": result.next_cursor}
 

@@ -273,17 +273,21 @@ class Client:
         filter: JobFilter | Mapping[str, Any] | None = None,  # noqa: A002  # the word of the API
         all: bool = False,  # noqa: A002  # as above
         dry_run: bool = False,
+        jobs_max: int | None = None,
+        cursor: str | None = None,
         idempotency_key: str | None = None,
         **fields: Unpack[ActionFields],
     ) -> BulkResult:
         """Apply `action` to the jobs selected by exactly one of `ids`, `filter` and `all`; `dry_run` only counts them.
 
-        Each job is changed or not on its own. Raises `Invalid`, also for an empty filter. Raises `Unavailable` or
+        Each job is changed or not on its own. It stops once `jobs_max` or more were found; the same call with `cursor`,
+        the `next_cursor` of the result, continues. Raises `Invalid`, also for an empty filter. Raises `Unavailable` or
         `OutcomeUnknown` if it could not finish: repeat the same call for the rest.
         """
-        document = given(ids=ids, filter=filter) | {"action": action, "all": all, "dry_run": dry_run, **fields}
+        selected = given(ids=ids, filter=filter, cursor=cursor)
+        document = selected | {"action": action, "all": all, "dry_run": dry_run, **fields}
         headers = {KEY_HEADER: idempotency_key or self._keys.next()} if JOB[action].is_keyed else {}
-        return await send_all(self._calls, "/jobs/bulk", document, headers)
+        return await send_all(self._calls, "/jobs/bulk", document, headers, jobs_max=jobs_max)
 
     def queue(self, name: str) -> Queue:
         """Return the handle of a queue, without I/O."""

@@ -22,7 +22,7 @@ To add a page:
 2. Write `templates/<noun>/<page>.html`. It extends `layout` and fills the blocks `title` and `main`. An element with
    `id` and `data-live` is replaced when something changes.
 3. Add the module to `PAGES` in `pages/__init__.py`. A page with `nav` is in the navigation, in the order of that table.
-4. Add its path to `tests/dashboard/test_every_page.py`, and its name to `tests/dashboard/screenshots.py`.
+4. Add its path, and the name of its picture, to `PATHS` in `tests/dashboard/scene.py`; that checks the rules for it.
 
 Rules: no inline script or style, since the content security policy forbids them. Every form has `{{ csrf_field() }}`.
 Buttons for changes are inside `{% if may("submit") %}` with the access that the API asks for. An action that can't be

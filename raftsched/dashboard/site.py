@@ -32,7 +32,7 @@ from raftsched.dashboard.session import (
     sign_out,
 )
 from raftsched.dashboard.view import View, filled, utc_now
-from raftsched.errors import Invalid, RaftschedError, Rejected, Unavailable
+from raftsched.errors import Forbidden, Invalid, RaftschedError, Rejected, Unavailable
 from raftsched.exchange import Http
 from raftsched.wire.cluster import ClusterStatus
 
@@ -124,11 +124,8 @@ class Site:
             now=utc_now(),
         )
         if page.access not in caller.may:
-            raise Rejected(
-                "forbidden",
-                f"this page needs the right to {page.access}, which the role {caller.role} does not have",
-                http_status=403,
-            )
+            role = caller.role
+            raise Forbidden(f"this page needs the right to {page.access}, which the role {role} does not have")
         return view
 
     def client(self, session: Session, http: Http | None = None, *, is_stale: bool = False) -> Client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest_asyncio
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 from tests import tiers
+from tests.dashboard.scene import played
 from tests.dashboard.site import Site, opened_browser
 
 
@@ -47,3 +48,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 def queue(request: pytest.FixtureRequest) -> str:
     """A queue that no other test uses."""
     return re.sub(r"\W+", "-", request.node.name)[:60]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def scene(site: Site) -> AsyncIterator[Mapping[str, str]]:
+    """Jobs of every kind, by their role in the scene; `{}` in the paths of `scene.PATHS` names them."""
+    assert site.cluster.token_file is not None
+    async with played(site.cluster.urls, site.cluster.token_file.read_text().strip()) as ids:
+        yield ids

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import ClientSession
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 from raftsched.dashboard.session import ROOT, SESSION_COOKIE
 
 CHROMIUM: Final = shutil.which("chromium")
+_WAIT_MS: Final = 20_000
+"""Time for a page to show what it should, also on a machine with much else to do."""
 _EXPECTED: Final = "Failed to load resource"
 """The browser's word for every reply of 400 and above."""
 
@@ -24,6 +26,7 @@ _EXPECTED: Final = "Failed to load resource"
 async def opened_browser() -> AsyncIterator[Browser]:
     """Start Chromium; without it this fails with the command that installs it."""
     assert CHROMIUM, "these tests need Chromium: apt-get install chromium"
+    expect.set_options(timeout=_WAIT_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -112,7 +115,7 @@ class Site:
                 ]
             )
         page = await context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(_WAIT_MS)
         window = Window(self, context, page)
         window.listen()
         yield window

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
-from tests.dashboard.site import Site, Window
+from tests.dashboard.scene import ATTACK, PATHS
+from tests.dashboard.site import Site
 
-PATHS: Final = ("/", "/no-such-page")
-"""A path of each page, below `/ui`; `{…}` is replaced by a thing that `SCENE` makes."""
-WIDTHS: Final = (360, 1440)
+LOOKS: Final = (("light", 1440), ("dark", 360))
 _AXE: Final = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 _BYTES_MAX: Final = 100_000
 
@@ -28,43 +28,47 @@ async def faults_of(page: Page) -> list[str]:
     return [*faults, *([f"{wide} px too wide"] if wide > 0 else [])]
 
 
-async def _loaded(window: Window, path: str) -> Page:
-    page = await window.open(path)
-    await page.evaluate(_AXE)  # evaluated by the debugger, so the policy of the page stays as it is
-    return page
-
-
-async def test_pages_are_accessible_and_fit_in_light_and_dark_on_small_and_large_screens(site: Site) -> None:
+async def test_pages_are_accessible_and_fit_in_light_and_dark_on_small_and_large_screens(
+    site: Site, scene: Mapping[str, str]
+) -> None:
     faults: list[str] = []
-    for scheme in ("light", "dark"):
-        async with site.window("admin", color_scheme=scheme) as window:
+    for scheme, width in LOOKS:
+        async with site.window("admin", color_scheme=scheme, width=width) as window:
             for path in PATHS:
-                page = await _loaded(window, path)
-                for width in WIDTHS:
-                    await page.set_viewport_size({"width": width, "height": 800})
-                    faults += [f"{path} {scheme} {width}: {fault}" for fault in await faults_of(page)]
+                page = await window.open(path.format(**scene))
+                await page.evaluate(_AXE)  # by the debugger, so the policy of the page stays as it is
+                faults += [f"{path} {scheme} {width}: {fault}" for fault in await faults_of(page)]
     assert faults == []
 
 
-async def test_pages_are_read_without_javascript(site: Site) -> None:
-    async with site.window("viewer", java_script_enabled=False) as window:
-        for path in PATHS:
-            page = await window.open(path)
-            assert await page.locator("h1").count() == 1, path
-            assert "This is a fault" not in await window.text(), path
+async def test_pages_are_read_without_javascript_and_show_hostile_texts_as_texts(
+    site: Site, scene: Mapping[str, str]
+) -> None:
+    hostile = set()
+    for enabled in (False, True):
+        async with site.window("admin", java_script_enabled=enabled) as window:
+            for path in PATHS:
+                page = await window.open(path.format(**scene))
+                assert await page.locator("h1").count() == 1, path
+                text = await window.text()
+                assert "This is a fault" not in text, path
+                if ATTACK in text:
+                    hostile.add((path, enabled))
+    assert hostile >= {(path, enabled) for path in ("/jobs/{failed}", "/jobs/{running}") for enabled in (False, True)}
 
 
-async def test_first_page_is_below_100_kilobytes_in_all(site: Site) -> None:
+async def test_first_page_is_below_100_kilobytes_in_all_and_from_this_node_alone(site: Site) -> None:
     sizes: dict[str, int] = {}
 
     async with site.window("viewer") as window:
 
-        async def measure(response: Any) -> None:
-            if "/live" not in response.url:
-                sizes[response.url] = len(await response.body())
+        async def measure(request: Any) -> None:
+            sizes[request.url] = (await request.sizes())["responseBodySize"]
 
-        window.page.on("response", measure)
+        window.page.on("requestfinished", measure)
         page = await window.open()
         await page.wait_for_load_state("load")
+        await expect(page.locator("html")).to_have_attribute("data-stream", "open")
+    assert len(sizes) > 4
     assert all(url.startswith(site.cluster.urls[0]) for url in sizes)
     assert sum(sizes.values()) < _BYTES_MAX, sizes

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched.dashboard.page import Page
-from raftsched.dashboard.pages import overview
+from raftsched.dashboard.pages import job, job_actions, jobs, overview, search, submit
 
-PAGES: Final[tuple[Page, ...]] = (*overview.PAGES,)
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *jobs.PAGES,
+    *submit.PAGES,
+    *job.PAGES,
+    *job_actions.PAGES,
+    *search.PAGES,
+)
 """All pages of the dashboard."""

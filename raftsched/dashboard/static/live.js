@@ -30,7 +30,14 @@ function replace(old, fresh) {
     const twin = fresh.querySelector(`#${CSS.escape(details.id)}`);
     if (twin) twin.open = details.open;
   }
+  const positions = [...old.querySelectorAll("[id][tabindex]")].map((each) => [
+    each.id, each.scrollTop, "tail" in each.dataset && each.scrollTop + each.clientHeight >= each.scrollHeight - 8,
+  ]);
   old.replaceWith(fresh);
+  for (const [id, top, atEnd] of positions) {
+    const twin = id && fresh.querySelector(`#${CSS.escape(id)}`);
+    if (twin) twin.scrollTop = atEnd ? twin.scrollHeight : top;
+  }
   if (focused) fresh.querySelector(focused)?.focus({ preventScroll: true });
 }
 
@@ -103,6 +110,8 @@ function close() {
   source?.close();
   source = null;
 }
+
+for (const log of document.querySelectorAll("[data-tail]")) log.scrollTop = log.scrollHeight;
 
 // A hidden page needs no updates, and browsers allow few connections to one node.
 document.addEventListener("visibilitychange", () => {

@@ -1,0 +1,109 @@
+"""Make jobs of every kind, with texts that attack a page that does not escape them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from raftsched import Worker
+from raftsched.client import Client
+
+ATTACK: Final = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}"
+PATHS: Final = {
+    "/": "overview",
+    "/jobs": "jobs",
+    "/jobs?status=dead_letter&order=asc": "jobs-filtered",
+    "/jobs/{failed}": "job-failed",
+    "/jobs/{running}": "job-running",
+    "/jobs/{later}": "job-scheduled",
+    "/jobs/{completed}": "job-completed",
+    "/jobs/{failed}/replay": "replay",
+    "/jobs/{later}/amend": "amend",
+    "/jobs/{later}/cancel": "cancel",
+    "/jobs/{later}/pause": "pause",
+    "/jobs/{failed}/delete": "delete",
+    "/jobs/bulk?action=retry&status=dead_letter": "bulk",
+    "/submit": "submit",
+    "/search?q=nothing-has-this-name": "search",
+    "/no-such-page": "not-found",
+}
+"""A path of each page below `/ui`, and the name of its screenshot; `{…}` is a job of the scene."""
+
+
+@asynccontextmanager
+async def played(urls: list[str], token: str) -> AsyncIterator[Mapping[str, str]]:
+    """Submit the jobs and let a worker run some of them; yield their ids. One runs until the context ends."""
+    ended = asyncio.Event()
+    worker = Worker(*urls, token=token, queues=["mail", "billing", "reports"], concurrency=8, name="worker-7f3a")
+
+    @worker.job("send_email")
+    async def send_email(ctx: Any, payload: Any) -> Any:
+        ctx.log("connecting to mail.example.org:587")
+        ctx.log("250 2.0.0 queued as 4F2a")
+        return {"message_id": "<4F2a@mail.example.org>", "to": payload["to"]}
+
+    @worker.job("charge_card")
+    async def charge_card(ctx: Any, payload: Any) -> Any:
+        ctx.log("POST https://pay.example.org/v1/charges")
+        raise ValueError(payload.get("error", "card declined: insufficient funds"))
+
+    @worker.job("monthly_report")
+    async def monthly_report(ctx: Any, payload: Any) -> Any:
+        for step in range(1, 4):
+            ctx.log(f"table {step} of 12: {step * 1840} rows")
+        ctx.log(ATTACK)
+        ctx.progress(0.25)
+        await ended.wait()
+
+    async with Client(*urls, token=token) as client:
+        serving = asyncio.create_task(worker.serve())
+        try:
+            yield await _submitted(client)
+        finally:
+            ended.set()
+            worker.drain()
+            await serving
+
+
+async def _submitted(client: Client) -> Mapping[str, str]:
+    quick = {"backoff": "fixed", "base_seconds": 0.05}
+    sent = [
+        await client.submit("send_email", {"to": f"user{number}@example.org"}, queue="mail", tags=["welcome"])
+        for number in range(8)
+    ]
+    failed = await client.submit(
+        "charge_card",
+        {"order": 8127, "error": ATTACK},
+        queue="billing",
+        max_attempts=3,
+        tags=["vip", "eu"],
+        retry_policy=quick,
+    )
+    for order in range(8128, 8131):
+        await client.submit("charge_card", {"order": order}, queue="billing", max_attempts=1)
+    running = await client.submit("monthly_report", {"month": "2026-10"}, queue="reports", priority="high")
+    later = await client.submit(
+        "send_email", {"to": "later@example.org", "text": ATTACK}, queue="mail", delay_seconds=86_400
+    )
+    waiting = await client.submit("resize_image", {"image": 12}, queue="images", depends_on=[sent[0].id])
+    cancelled = await client.submit("resize_image", {"image": 13}, queue="images", delay_seconds=3_600)
+    await cancelled.cancel()
+    await client.job((await client.submit("resize_image", {"image": 14}, queue="images")).id).pause(reason="night only")
+    for job in (*sent, failed):
+        await _until(client, job.id, lambda info: info.is_finished)
+    await _until(client, running.id, lambda info: info.progress is not None)
+    return {
+        "completed": sent[0].id,
+        "failed": failed.id,
+        "running": running.id,
+        "later": later.id,
+        "waiting": waiting.id,
+    }
+
+
+async def _until(client: Client, job_id: str, is_right: Any) -> None:
+    async with asyncio.timeout(30):
+        while not is_right(await client.get(job_id)):
+            await asyncio.sleep(0.05)
