@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.cli.local.cluster import LocalCluster, LocalNode
+from raftsched.metrics.catalog import METRICS, Scope
 from tests.acceptance.conftest import StartWorker, run_cli
 from tests.acceptance.http import ask, lease, report, submit
 from tests.metrics.alerting import Timeline, promtool
@@ -45,6 +46,11 @@ def wait_for(cluster: LocalCluster, series: str, holds: Callable[[float], bool] 
     cluster.wait_until(probe, what=f"{series}")
 
 
+def names(text: str) -> set[str]:
+    """The metrics of a scrape."""
+    return {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+
+
 def followers(cluster: LocalCluster) -> list[LocalNode]:
     leader = cluster.wait_for_leader()
     return [node for node in cluster.nodes if node is not leader]
@@ -60,10 +66,24 @@ def timeline(cluster: LocalCluster) -> Timeline:
     return timeline
 
 
-def test_metrics_of_a_real_leader_are_what_prometheus_wants(cluster: LocalCluster) -> None:
-    text = read(cluster.wait_for_leader())
-    assert text is not None
+def test_every_metric_is_exported_and_a_leader_that_was_deposed_exports_none_of_the_cluster(
+    cluster: LocalCluster, queue: str
+) -> None:
+    first = cluster.wait_for_leader()
+    submit(first.api, name=queue)
+    ask(first.api, "POST", f"/queues/{queue}/pause")
+    text = read(first) or ""
     promtool("check", "metrics", text=text)
+    of_leader, of_cluster = names(text), {metric.name for metric in METRICS if metric.scope is Scope.CLUSTER}
+    exported = of_leader.union(*(names(read(node) or "") for node in followers(cluster)))
+    needs_more = {"raftsched_certificate_expires_timestamp_seconds", "raftsched_last_backup_timestamp_seconds"}
+    assert {metric.name for metric in METRICS} - exported <= needs_more
+    ask(first.api, "POST", "/cluster/transfer")
+    cluster.wait_until(lambda: not of_cluster & names(read(first) or ""), what="the old leader to fall silent")
+    second = cluster.wait_for_leader()
+    cluster.wait_until(lambda: of_cluster & of_leader <= names(read(second) or ""), what="the new one to speak")
+    assert value_of(cluster, f'raftsched_jobs{{queue="{queue}",status="queued"}}') == 1
+    ask(first.api, "POST", f"/queues/{queue}/resume")
 
 
 def test_no_leader_and_a_node_that_is_down(cluster: LocalCluster, timeline: Timeline, tmp_path: Path) -> None:

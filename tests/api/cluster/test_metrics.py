@@ -103,3 +103,21 @@ async def test_only_a_leader_tells_the_numbers_of_the_cluster_and_an_election_ma
     assert {name.partition("{")[0].rpartition("_")[0] for name in of_follower} == {"raftsched_http_request_seconds"}
     api.node.is_leading = False
     assert not [name for name in await read(api) if "_http_" not in name]
+
+
+async def test_scrape_reads_and_writes_no_more_if_there_are_more_queues_and_jobs(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reads, lines = api.node.state._store, [], []
+    scan = store.scan
+    for more in range(3):
+        queues = [f"q{number:04}" for number in range(400 * more, 400 * more + 400)]
+        await api.post("jobs/batch", {"jobs": [{"name": "x", "queue": queue} for queue in queues * 2]})
+        api.node.clock.now_ms += 1_000
+        scans: list[str] = []
+        with monkeypatch.context() as watched:
+            watched.setattr(store, "scan", lambda *a, scans=scans, **k: (scans.append("x"), scan(*a, **k))[1])
+            lines.append(len([*api.node.readings()]))
+        reads.append(len(scans))
+    assert max(reads) <= 3 * (limits.METRIC_QUEUES_MAX + limits.METRIC_QUEUES_READ_MAX)
+    assert len(set(lines)) == 1
