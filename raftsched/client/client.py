@@ -25,6 +25,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
+from raftsched.client.asked_node import AskedNode
 from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocking_each
 from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, ListFilters, send_all
 from raftsched.client.events import event_stream
@@ -110,6 +111,7 @@ class Client:
         self.dead_letters = DeadLetters(self._calls)
         self.tenants = Tenants(self._calls)
         self.tokens = Tokens(self._calls)
+        self.asked_node = AskedNode(self._calls)
 
     @classmethod
     def blocking(

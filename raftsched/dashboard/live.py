@@ -5,7 +5,8 @@ rights that its reader has by then.
 
 A page about one job names it, and gets a message for each of its events at once (the API's `/events`). For other pages the
 stream looks every `_PULSE_SECONDS` at the position of this node in the log, since forwarding each of some thousand
-events a second to every reader would cost more than rendering. Both also notice a new leader, and a revoked token.
+events a second to every reader would cost more than rendering. Both also notice a new leader, and a revoked token. A page
+about nodes gets a message at each look, since a node goes down, and clocks and disks change, without an entry in the log.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Live:
         try:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
             await response.prepare(request)
-            async with self._watch(session, request.query.get("job", "")) as watch:
+            job_id, is_about_nodes = request.query.get("job", ""), "nodes" in request.query
+            async with self._watch(session, job_id, is_about_nodes=is_about_nodes) as watch:
                 await self._send(response, watch)
             return response
         finally:
@@ -77,10 +79,10 @@ class Live:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     @asynccontextmanager
-    async def _watch(self, session: Session, job_id: str) -> AsyncIterator[_Watch]:
+    async def _watch(self, session: Session, job_id: str, *, is_about_nodes: bool) -> AsyncIterator[_Watch]:
         noting = NotingHttp(self._site.http)
         watch = _Watch(self._site.client(session, noting), noting)
-        tasks = [asyncio.create_task(watch.pulse())]
+        tasks = [asyncio.create_task(watch.pulse(at_each_look=is_about_nodes))]
         if job_id:
             tasks.append(asyncio.create_task(watch.follow(job_id)))
         try:
@@ -113,7 +115,7 @@ class _Watch:
         self._changed.clear()
         return was_set
 
-    async def pulse(self) -> None:
+    async def pulse(self, *, at_each_look: bool) -> None:
         """Look at the node's position and leader, and at the token, again and again."""
         seen: tuple[str, str] | None = None
         while not self.is_refused:
@@ -123,7 +125,7 @@ class _Watch:
                 self._refuse(error)
             except RaftschedError:
                 self._noting.position = ("", "")
-            if seen is not None and self._noting.position != seen:
+            if seen is not None and (at_each_look or self._noting.position != seen):
                 self._changed.set()
             seen = self._noting.position
             await asyncio.sleep(_PULSE_SECONDS)

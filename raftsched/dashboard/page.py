@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from raftsched.client.asked_node import BackupStream
 from raftsched.dashboard.view import View
 
 
@@ -27,7 +29,14 @@ class Redirect:
     notice: str = ""
 
 
-Answer = Rendered | Redirect
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file for the browser to store; `open` begins to receive it."""
+
+    open: Callable[[], AbstractAsyncContextManager[BackupStream]]
+
+
+Answer = Rendered | Redirect | Download
 Show = Callable[[View], Awaitable[Answer]]
 
 

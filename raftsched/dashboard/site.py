@@ -18,7 +18,8 @@ from raftsched.client.http.settings import ClientSettings
 from raftsched.dashboard import notices
 from raftsched.dashboard.channel import OWN_NODE, NotingHttp
 from raftsched.dashboard.csrf import FIELD, check_form
-from raftsched.dashboard.page import Answer, Page, Redirect, Rendered
+from raftsched.dashboard.download import sent
+from raftsched.dashboard.page import Answer, Download, Page, Redirect, Rendered
 from raftsched.dashboard.preferences import preferences_of
 from raftsched.dashboard.problems import Problem, fault, http_problem, not_found, problem_of
 from raftsched.dashboard.rendering import FRAGMENT, WHOLE_PAGE, Renderer, csrf_field, url
@@ -71,7 +72,7 @@ class Site:
                 return self.to_sign_in(request)
             view = await self._view(request, session, page, {}, request.query)
             view.notice, view.error = notices.take(request)
-            return self._answered(request, view, await self._read(view, show))
+            return await self._answered(request, view, await self._read(view, show))
 
         return answer
 
@@ -95,7 +96,7 @@ class Site:
                     raise
                 view.error = str(error)
                 answered = await self._refused_form(view, page)
-            return self._answered(request, view, answered)
+            return await self._answered(request, view, answered)
 
         return answer
 
@@ -155,7 +156,9 @@ class Site:
 
     # -- replies ------------------------------------------------------------------------------------------------------
 
-    def _answered(self, request: web.Request, view: View, answer: Answer) -> web.StreamResponse:
+    async def _answered(self, request: web.Request, view: View, answer: Answer) -> web.StreamResponse:
+        if isinstance(answer, Download):
+            return await sent(request, answer)
         if isinstance(answer, Redirect):
             response = redirect(answer.path)
             if answer.notice or view.error:

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from raftsched.cli.local.cluster import LocalCluster
-from raftsched.client import Client
-from tests import tiers
 from tests.dashboard.scene import played
-from tests.dashboard.site import Site, opened_browser
+from tests.dashboard.site import Site, opened_site
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,18 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """The dashboard of three nodes with tokens."""
-    with tiers.shared():
-        cluster = LocalCluster(tmp_path_factory.mktemp("dashboard"), settings={"lease_seconds": 2.0}, with_tokens=True)
-        cluster.start()
-    with cluster:
-        assert cluster.token_file is not None
-        token = cluster.token_file.read_text().strip()
-        async with opened_browser() as browser, Client(*cluster.urls, token=token) as admin:
-            with tiers.shared():
-                cluster.wait_for_leader()
-                for node in cluster.nodes:
-                    cluster.wait_until_ready(node)
-            yield Site(cluster, browser, admin)
+    async with opened_site(tmp_path_factory.mktemp("dashboard")) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ PATHS: Final = {
     "/jobs/bulk?action=retry&status=dead_letter": "bulk",
     "/submit": "submit",
     "/search?q=nothing-has-this-name": "search",
+    "/cluster": "cluster",
     "/no-such-page": "not-found",
 }
 """A path of each page below `/ui`, and the name of its screenshot; `{…}` is a job of the scene."""

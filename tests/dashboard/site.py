@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import ClientSession
@@ -14,6 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 from raftsched.dashboard.session import ROOT, SESSION_COOKIE
+from tests import tiers
 
 CHROMIUM: Final = shutil.which("chromium")
 _WAIT_MS: Final = 20_000
@@ -31,6 +33,23 @@ async def opened_browser() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         await browser.close()
+
+
+@asynccontextmanager
+async def opened_site(directory: Path, **settings: Any) -> AsyncIterator[Site]:
+    """Start three nodes with tokens, and a browser."""
+    with tiers.shared():
+        cluster = LocalCluster(directory, settings={"lease_seconds": 2.0, **settings}, with_tokens=True)
+        cluster.start()
+    with cluster:
+        assert cluster.token_file is not None
+        token = cluster.token_file.read_text().strip()
+        async with opened_browser() as browser, Client(*cluster.urls, token=token) as admin:
+            with tiers.shared():
+                cluster.wait_for_leader()
+                for node in cluster.nodes:
+                    cluster.wait_until_ready(node)
+            yield Site(cluster, browser, admin)
 
 
 async def posted(url: str, fields: Mapping[str, str], headers: Mapping[str, str]) -> int:

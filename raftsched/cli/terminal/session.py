@@ -148,10 +148,10 @@ class Session:
         """Give the parts of a long reply of one node to `take`; it is asked for once."""
 
         async def read() -> None:
-            async with self._connection.download(path, silence_seconds=silence_seconds) as parts:
-                if isinstance(parts, Failure):
-                    raise parts.error
-                async for part in parts:
+            async with self._connection.download(path, silence_seconds=silence_seconds) as download:
+                if isinstance(download, Failure):
+                    raise download.error
+                async for part in download.parts:
                     take(part)
 
         self._runner.run(read())

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
+from typing import NamedTuple
 
 import msgspec
 from yarl import URL
@@ -41,12 +43,22 @@ _LEADER = "Raftsched-Leader"
 _OVERLOAD = frozenset({429, 507})
 """Retry-After is obeyed for these statuses, and from the leader. A node without a leader cannot know when one is
 elected: waiting for its second would make every election longer by that."""
+_FILE_NAME = re.compile(r'filename="([A-Za-z0-9_.-]{1,200})"')
 _log = logging.getLogger(__name__)
 """A standard logger, silent by default: a library must not write to the standard output of a program."""
 
 
 _decode_health = msgspec.json.Decoder(HealthReply).decode
 _decode_cluster = msgspec.json.Decoder(ClusterStatus).decode
+
+
+class Download(NamedTuple):
+    """A long reply that is arriving."""
+
+    name: str
+    """The name that the node proposes for its file; "" if none."""
+    size_bytes: int
+    parts: AsyncIterator[bytes]
 
 
 class Connection:
@@ -197,8 +209,8 @@ class Connection:
                 yield await self._refused(base, exchange, reply)
 
     @asynccontextmanager
-    async def download(self, path: str, *, silence_seconds: float) -> AsyncIterator[AsyncIterator[bytes] | Failure]:
-        """Read a long reply of the current node; yield its parts, which raise `Unavailable`, or the failure."""
+    async def download(self, path: str, *, silence_seconds: float) -> AsyncIterator[Download | Failure]:
+        """Read a long reply of the current node; yield it, or the failure. Its parts raise `Unavailable`."""
         base = self.nodes.current
         exchange = self.exchange(base, Request("GET", path))
         timeouts = Timeouts(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
@@ -209,7 +221,7 @@ class Connection:
                 yield self._broken(base, exchange, error)
                 return
             if reply.status == HTTPStatus.OK:
-                yield self._parts(base, exchange, reply)
+                yield Download(_file_name(reply.headers), _size(reply.headers), self._parts(base, exchange, reply))
             else:
                 yield await self._refused(base, exchange, reply)
 
@@ -322,6 +334,16 @@ def _checked_actor(actor: str) -> str:
     if not actor.strip() or not actor.isprintable() or len(actor.encode()) > limits.ACTOR_CHARS_MAX:
         raise Invalid(f"actor: 1 to {limits.ACTOR_CHARS_MAX} bytes of printable text, not {actor!r}", field="actor")
     return actor
+
+
+def _file_name(headers: Mapping[str, str]) -> str:
+    found = _FILE_NAME.search(headers.get("Content-Disposition", ""))
+    return found[1] if found else ""
+
+
+def _size(headers: Mapping[str, str]) -> int:
+    text = headers.get("Content-Length", "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched.dashboard.page import Page
-from raftsched.dashboard.pages import job, job_actions, jobs, overview, search, submit
+from raftsched.dashboard.pages import cluster, job, job_actions, jobs, overview, search, submit
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
@@ -14,5 +14,6 @@ PAGES: Final[tuple[Page, ...]] = (
     *job.PAGES,
     *job_actions.PAGES,
     *search.PAGES,
+    *cluster.PAGES,
 )
 """All pages of the dashboard."""
