@@ -157,7 +157,6 @@ class Replica:
         """The latest known leader, and its term."""
         self.leader_count = 0
         """Leaders that this node has known, one for each term."""
-        self.sync_seconds = Histogram(DISK_BUCKETS)
         self.checkpoint_seconds = Histogram(DISK_BUCKETS)
         self._leader_changed = asyncio.Event()
         self._checkpoint_at = inf
@@ -237,13 +236,11 @@ class Replica:
 
     async def _sync(self) -> None:
         timer = self._loop.call_later(self._settings.timing.election_max_seconds, self._stall)
-        began = self._clock.monotonic()
         try:
             await self._loop.run_in_executor(self._disk, self._journal.datasync)
         finally:
             timer.cancel()
             self._is_stalled = False
-        self.sync_seconds.observe(self._clock.monotonic() - began)
 
     def _stall(self) -> None:
         """Answer everybody who waits: what is in the log may be committed yet, what is not in it never will be."""
@@ -328,6 +325,11 @@ class Replica:
                 raise error
 
     # -- for the node -------------------------------------------------------------------------------------------------
+
+    @property
+    def sync_seconds(self) -> Histogram:
+        """Return the durations of the journal's syncs."""
+        return self._disk.seconds
 
     @property
     def term(self) -> int:

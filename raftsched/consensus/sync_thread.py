@@ -12,7 +12,10 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
+from time import perf_counter
 from typing import Any
+
+from raftsched.histogram import DISK_BUCKETS, Histogram
 
 _Call = tuple[Callable[[], None], "asyncio.Future[None]"]
 
@@ -27,6 +30,8 @@ class SyncThread(Executor):
         self._loop = asyncio.get_running_loop()
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread: Thread | None = None
+        self.seconds = Histogram(DISK_BUCKETS)
+        """Durations of the calls, without the way to the thread and back."""
 
     def submit(self, fn: Callable[[], None], /, *_: Any, **__: Any) -> asyncio.Future[None]:  # type: ignore[override]
         """Return a future of the event loop, which `run_in_executor` passes on as it is."""
@@ -47,18 +52,20 @@ class SyncThread(Executor):
         while (call := self._calls.get()) is not None:
             fn, done = call
             error: BaseException | None = None
+            began = perf_counter()
             try:
                 fn()
             except BaseException as raised:  # noqa: BLE001  # whatever it is, the caller's future has it
                 error = raised
+            seconds = perf_counter() - began
             with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_settle, done, error)
+                self._loop.call_soon_threadsafe(self._settle, done, error, seconds)
 
-
-def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
+    def _settle(self, done: asyncio.Future[None], error: BaseException | None, seconds: float) -> None:
+        self.seconds.observe(seconds)
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
