@@ -29,10 +29,10 @@ from raftsched.encryption.keys import KeyCheck
 from raftsched.errors import RaftschedError
 from raftsched.storage.directory import open_readonly
 from raftsched.storage.store.lmdb_store import open_read_only
-from raftsched.storage.store.port import DamagedCopy, Table
+from raftsched.storage.store.port import CopyFailed, DamagedCopy, Table
 from raftsched.storage.store.row_codec import KEYS_KEY, needed_keys
 from raftsched.storage.tables.position import FORMAT_VERSION as STATE_FORMAT
-from raftsched.storage.verification import verify_elsewhere
+from raftsched.storage.verification import row_faults, verify_elsewhere
 
 FORMAT_VERSION: Final = 1
 _NAME: Final = b"raftsched backup "
@@ -48,6 +48,14 @@ class DamagedBackup(RaftschedError):
     """The file is no backup, is not whole, or is in a format that this release does not read."""
 
     code = "damaged_backup"
+
+
+class NeededKey(msgspec.Struct, frozen=True):
+    """Name a key without which a backup can't be read."""
+
+    id: str
+    check: str
+    """A value by which another key of the same id is recognized; it does not reveal the key."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,19 +76,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The release that wrote it."""
     state_format: int
     operation_version: int
-    keys: tuple[KeyCheck, ...]
+    keys: tuple[NeededKey, ...]
     """The keys of its encrypted rows; without them it can't be restored."""
     content_bytes: int
     content_sha256: str
+
+    def key_checks(self) -> tuple[KeyCheck, ...]:
+        """Return `keys` as directories of nodes record them."""
+        return tuple(KeyCheck(key.id, key.check) for key in self.keys)
 
 
 def describe(copy: Path, cipher: Cipher, *, cluster: str, node: str, taken_at_ms: int, release: str) -> Manifest:
     """Verify every row of a copy, and return its manifest. Blocks; a child process reads the rows.
 
-    Raises `DamagedCopy` and `KeyMissing`.
+    Raises `DamagedCopy`, `KeyMissing`, and `CopyFailed` if only the child failed.
     """
     if found := verify_elsewhere(copy, cipher):
-        raise DamagedCopy(f"the copy {copy.name} is damaged: {found[0]}")
+        _require_sound(copy, cipher)
+        raise CopyFailed(f"the copy can't be verified: {found[0]}")
     reader = open_readonly(copy, cipher)
     reader.close()
     content_bytes, digest = _measured(copy)
@@ -164,7 +177,7 @@ def extract(path: Path, copy: Path) -> Manifest:
     Raises `DamagedBackup` and OSError; then there is no file.
     """
     try:
-        with copy.open("xb") as file:
+        with os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             manifest = _read(path, file.write)
             file.flush()
             os.fsync(file.fileno())
@@ -275,6 +288,12 @@ def _end(digest: str) -> bytes:
     return b"%s%s\n" % (_END, digest.encode("ascii"))
 
 
+def _require_sound(copy: Path, cipher: Cipher) -> None:
+    """Raise `DamagedCopy` for a fault of the copy, and not of the child: its keys file may be gone, or its memory."""
+    for fault in row_faults(copy, cipher):
+        raise DamagedCopy(f"the copy {copy.name} is damaged: {fault}")
+
+
 def _measured(path: Path) -> tuple[int, str]:
     """Return the size of a file, and the SHA-256 of its bytes."""
     with path.open("rb") as file:
@@ -282,9 +301,9 @@ def _measured(path: Path) -> tuple[int, str]:
         return file.tell(), digest
 
 
-def _needed_keys(copy: Path, cipher: Cipher) -> tuple[KeyCheck, ...]:
+def _needed_keys(copy: Path, cipher: Cipher) -> tuple[NeededKey, ...]:
     store = open_read_only(copy, cipher)
     try:
-        return needed_keys(store.get(Table.META, KEYS_KEY))
+        return tuple(NeededKey(key.id, key.check) for key in needed_keys(store.get(Table.META, KEYS_KEY)))
     finally:
         store.close()

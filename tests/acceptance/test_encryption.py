@@ -120,7 +120,7 @@ def test_no_text_of_users_is_in_the_clear_on_disks_unless_there_are_no_keys(
     backup = tmp_path / "backup" / f"{is_encrypted}"
     backup.parent.mkdir(exist_ok=True)
     made = run_cli("cluster", "backup", str(backup), "--json", RAFTSCHED_URL=node.api)
-    assert [key[0] for key in json.loads(made.stdout)["keys"]] == (["k1"] if is_encrypted else [])
+    assert [key["id"] for key in json.loads(made.stdout)["keys"]] == (["k1"] if is_encrypted else [])
     assert canary.found_in(backup.parent) == expected
     backup.unlink()
     node.stop()

@@ -13,7 +13,7 @@ from raftsched.storage import backup
 from raftsched.storage.backup import DamagedBackup, Manifest
 from raftsched.storage.directory import inspect_copy, open_readonly, open_state
 from raftsched.storage.store.lmdb_store import DATA_FILE
-from raftsched.storage.store.port import DamagedCopy
+from raftsched.storage.store.port import CopyFailed, DamagedCopy
 from tests.storage.jobs import NOW_MS
 from tests.storage.test_directory import write_jobs
 
@@ -98,6 +98,11 @@ def test_backup_of_an_encrypted_state_names_its_keys_and_needs_them(tmp_path: Pa
     assert [key.id for key in manifest.keys] == ["k1"]
     assert backup.verify(path) == manifest, "without keys"
     backup.extract(path, tmp_path / DATA_FILE)
+    keys_file.unlink()
+    with pytest.raises(CopyFailed, match="can't be verified"):
+        backup.describe(
+            tmp_path / "copy", Cipher([KEY], source=keys_file), cluster="c", node="n1", taken_at_ms=1, release=""
+        )
     with pytest.raises(KeyMissing, match="k1"):
         open_readonly(tmp_path / DATA_FILE)
     open_readonly(tmp_path / DATA_FILE, Cipher([KEY])).close()

@@ -29,11 +29,11 @@ from raftsched.core.operations.codec import OLDEST_READ
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Context
 from raftsched.core.state.writes import PutJob, PutSchedule, Write
-from raftsched.disk import SystemDisk, make_directory
+from raftsched.disk import SystemDisk, make_directory, sync_directory
 from raftsched.encryption.cipher import Cipher
 from raftsched.errors import Invalid, InvariantBroken
 from raftsched.node.check import check_directory
-from raftsched.node.identity import DirectoryClaim
+from raftsched.node.identity import PARTS, DirectoryClaim
 from raftsched.wire.common import MEMBER_ID_PATTERN, MEMBER_ID_RULE
 
 _NAME_CHARS_MAX: Final = 64
@@ -115,6 +115,8 @@ def found(claim: DirectoryClaim, directory: Path, founder: Founder, cipher: Ciph
     journal.reset(index, term)
     journal._destroy()  # noqa: SLF001  # pysyncobj's name for close
     make_directory(directory / "snapshots")
+    for part in (*PARTS, "."):
+        sync_directory(directory / part)
     return result
 
 

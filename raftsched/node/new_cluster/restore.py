@@ -40,7 +40,7 @@ def restore(file: Path, directory: Path, founder: Founder, cipher: Cipher, now_m
         unfinished = directory / UNFINISHED
         claim = DirectoryClaim(unfinished, node_id=founder.node_id, cluster=founder.cluster, keys=cipher.keys)
         try:
-            for key in (*manifest.keys, *cipher.checks[:1]):
+            for key in (*manifest.key_checks(), *cipher.checks[:1]):
                 claim.need_key(key)
             make_directory(unfinished / "state")
             _extract(file, unfinished / "state" / DATA_FILE, manifest, cipher)
@@ -68,7 +68,7 @@ def _require_readable(file: Path, manifest: Manifest, founder: Founder, cipher: 
             f"{file} holds a state in format {manifest.state_format}, and this release reads {FORMAT_VERSION}: restore it with "
             f"release {manifest.release}"
         )
-    require_keys(manifest.keys, cipher.keys, whose=f"the backup {file}")
+    require_keys(manifest.key_checks(), cipher.keys, whose=f"the backup {file}")
 
 
 def _extract(file: Path, target: Path, manifest: Manifest, cipher: Cipher) -> None:
