@@ -59,6 +59,8 @@ _FORMAT_V1 = 0
 """LMDB 0.9's file format, which other tools read; a file in another one is refused."""
 _FULL_BYTES = 1 << 20
 """If less space than this is free, a failed write is reported as a full disk."""
+_SYNC_BYTES = 4 << 20
+"""Bytes of a copy after which it is synced: a journal on the same disk waits for no more."""
 _HINTS: dict[type[Exception], str] = {
     lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
     lmdb.DiskError: "; the disk is failing, its data is intact as of the last checkpoint",
@@ -477,12 +479,44 @@ def _check_length(env: lmdb.Environment, path: Path) -> None:
 
 
 def _copy(env: lmdb.Environment, path: Path) -> None:
+    """Write a compact copy to a new file, synced piece by piece.
+
+    One sync of gigabytes in the end would hold up those of the journal, on the same disk, for seconds.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    source, sink = os.pipe()
+    failures: list[OSError] = []
+    storing = threading.Thread(target=_store, args=(source, descriptor, failures), name="copy")
+    storing.start()
     try:
-        env.copyfd(descriptor, compact=True)
-        os.fsync(descriptor)
+        env.copyfd(sink, compact=True)
+    except lmdb.Error:
+        if not failures:
+            raise
     finally:
+        os.close(sink)
+        storing.join()
         os.close(descriptor)
+    if failures:
+        raise failures[0]
+
+
+def _store(source: int, target: int, failures: list[OSError]) -> None:
+    """Write all that comes from the pipe `source` to the file `target`, and sync it; runs in a thread."""
+    try:
+        unsynced = 0
+        while data := os.read(source, _SYNC_BYTES):
+            unsynced += len(data)
+            while data:
+                data = data[os.write(target, data) :]
+            if unsynced >= _SYNC_BYTES:
+                os.fdatasync(target)
+                unsynced = 0
+        os.fsync(target)
+    except OSError as error:
+        failures.append(error)
+    finally:
+        os.close(source)
 
 
 def _forward(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None, limit: int) -> list[Row]:
