@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from raftsched import limits
+from raftsched.core.maintenance.new_cluster import NewCluster, entries
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.schedules import FireSchedule
-from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.operations.schedules import ControlSchedule, FireSchedule, ScheduleAction
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.notices import Health, Notice, NoticeEvent, NoticeForm, Watch
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import Hook, JobSpec
+from raftsched.core.state.results import Context
 from raftsched.core.state.writes import PutSchedule
 from raftsched.leader.schedules.firer import COST_PER_STEP, REST_MS_MAX, Firing
 from raftsched.leader.schedules.plan import RandomSource
@@ -84,6 +87,29 @@ def test_firing_makes_up_for_an_outage_in_steps_that_are_short_for_the_log_and_f
         step_count += 1
     assert step_count >= len(schedules)
     assert {next_at(world, schedule_id) for schedule_id in schedules} == {NEWEST_MS + MINUTE}
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_schedules_of_an_old_backup_follow_their_misfire_policy_and_flood_nobody(pauses: bool, world: World) -> None:
+    """Case D42: the state is two days old; with `pauses` a user resumes the schedules."""
+    made = {misfire: save(world, misfire.name, misfire=misfire, next_at_ms=NEWEST_MS - 2 * DAY) for misfire in Misfire}
+    world.apply()
+    new = NewCluster("c2", "restore", "restored", FencingToken(START_MS * 1_000), pauses)
+    first = Context(TimeMs(world.clock.wall_ms()), world.state.applied_index + 1)
+    for context, writes in entries(world.state, new, first):
+        world.state.execute(writes)
+        world.state.advance(index=context.index, term=1, now_ms=context.now_ms)
+    assert not pauses or not firing_of(world).step(world.now)
+    for schedule_id in made.values() if pauses else ():
+        world.apply(ControlSchedule(schedule_id, "default", ScheduleAction.RESUME))
+    firing = firing_of(world)
+    while operations := firing.step(world.now):
+        settle(firing, world, operations)
+    runs = Counter(job.spec.options.schedule_id for job in world.state.all_jobs() if job.spec.options is not None)
+    on_time = 0 if pauses else 1
+    at_most = limits.SCHEDULE_ACTIVE_MAX
+    expected = {Misfire.RUN_ONCE: on_time + 1, Misfire.SKIP: on_time, Misfire.RUN_ALL: at_most}
+    assert {misfire: runs[schedule_id] for misfire, schedule_id in made.items()} == expected
 
 
 def test_firing_decides_many_schedules_of_one_fire_time_together(world: World) -> None:
