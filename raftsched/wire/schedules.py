@@ -165,6 +165,21 @@ class SchedulesQuery(ReadQuery, frozen=True):
     cursor: Cursor | None = None
 
 
+class LatestDocument(Reply, Generic[T], frozen=True):
+    """The latest ledger entry of a schedule, and what became of its run."""
+
+    instant: T
+    kind: Annotated[str, Meta(extra_json_schema={"enum": ["planned", "manual", "backfill"]})] = "planned"
+    job_id: str | None = None
+    """null: it was skipped."""
+    status: str | None = None
+    """Status of the run's job; null if it was skipped, or if the job is no longer kept."""
+    reason: str | None = None
+    """The reason why it was skipped, or why the job failed."""
+    lateness_ms: int | None = None
+    """Delay of the decision after the fire time; null for triggers and backfills."""
+
+
 class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     """A schedule as it was when it was read."""
 
@@ -215,6 +230,8 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     or an outage. null: there is none, or the calendar excludes thousands before it; `GET …/next` shows which."""
     last_at: T | None = None
     """The last fire time that was decided."""
+    latest: LatestDocument[T] | None = None
+    """null: it has no ledger entry."""
     fired_count: int = 0
     skipped_count: int = 0
     active: list[str] = []

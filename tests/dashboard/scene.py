@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from raftsched import Worker
@@ -26,6 +27,14 @@ PATHS: Final = {
     "/jobs/{failed}/delete": "delete",
     "/jobs/bulk?action=retry&status=dead_letter": "bulk",
     "/submit": "submit",
+    "/schedules": "schedules",
+    "/schedules/{schedule}": "schedule",
+    "/schedules/{schedule}?month=2035-03": "schedule-month",
+    "/schedules/{schedule}/edit": "schedule-edit",
+    "/schedules/{schedule}/trigger": "schedule-trigger",
+    "/schedules/{schedule}/backfill": "schedule-backfill",
+    "/schedules/{schedule}/delete": "schedule-delete",
+    "/schedules/new": "schedule-new",
     "/search?q=nothing-has-this-name": "search",
     "/cluster": "cluster",
     "/no-such-page": "not-found",
@@ -101,7 +110,29 @@ async def _submitted(client: Client) -> Mapping[str, str]:
         "running": running.id,
         "later": later.id,
         "waiting": waiting.id,
+        "schedule": await _scheduled(client),
     }
+
+
+async def _scheduled(client: Client) -> str:
+    """Save schedules, and return the id of one with a past."""
+    saved = await client.schedules.save(
+        "nightly-report",
+        {"name": "monthly_report", "queue": "nights", "payload": {"text": ATTACK}},
+        cron="30 2 * * *",
+        timezone="Europe/Berlin",
+        owner="reports@example.org",
+        description=f"The report of all sales. {ATTACK}",
+        labels={"team": "shop"},
+        calendar={"skip_dates": ["2035-03-26"]},
+        parameters=[{"name": "region", "type": "choice", "choices": ["eu", "us"], "default": "eu"}],
+    )
+    now = datetime.now(UTC)
+    await client.schedules.backfill(saved.name, now - timedelta(days=12), now, patience_seconds=0.0)
+    await client.schedules.save("sync-stock", {"name": "sync", "queue": "nights"}, every="15m")
+    await client.schedules.save("newsletter", {"name": "mail", "queue": "nights"}, cron="0 9 * * mon-fri")
+    await client.schedules.pause("newsletter", reason=f"the list is cleaned {ATTACK}")
+    return saved.id
 
 
 async def _until(client: Client, job_id: str, is_right: Any) -> None:

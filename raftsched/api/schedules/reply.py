@@ -9,7 +9,7 @@ from aiohttp import web
 
 from raftsched.api.access.principal import principal_of
 from raftsched.api.http.consistency import etag
-from raftsched.api.http.json_reply import encode, id_text, json_response, time_or_none, time_text
+from raftsched.api.http.json_reply import encode, id_text, time_or_none, time_text
 from raftsched.api.schedules.documents import named_schedule, schedule_document
 from raftsched.core.records.ids import TENANT_DEFAULT, TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
@@ -18,7 +18,7 @@ from raftsched.storage.reader import StateReader
 from raftsched.wire.common import PauseDocument, is_name
 from raftsched.wire.firings import FiringReply, SkippedDocument
 from raftsched.wire.notices import AlarmDocument
-from raftsched.wire.schedules import ScheduleReply
+from raftsched.wire.schedules import LatestDocument, ScheduleReply
 
 _NULL: Final = msgspec.Raw(b"null")
 
@@ -46,18 +46,16 @@ def _by_id(state: StateReader, text: str) -> Schedule | None:
         return None
 
 
-def schedule_response(schedule: Schedule, payload: bytes, fires_ms: TimeMs, *, status: int = 200) -> web.Response:
-    """Return the schedule with its ETag; `fires_ms` is its next fire time, 0 = none is known."""
-    return tagged(json_response(schedule_reply(schedule, payload, fires_ms), status=status), schedule)
-
-
 def tagged(response: web.Response, schedule: Schedule) -> web.Response:
     """Return the response with the schedule's ETag, which runs do not change."""
     response.headers["ETag"] = etag(schedule.changed_revision)
     return response
 
 
-def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> ScheduleReply:
+def schedule_reply(
+    schedule: Schedule, payload: bytes, fires_ms: TimeMs, latest: LatestDocument[str] | None
+) -> ScheduleReply:
+    """Return the schedule; `fires_ms` is its next fire time, 0 = none is known."""
     document: dict[str, Any] = schedule_document(schedule, payload, with_nulls=True)
     document["calendar"] = msgspec.Raw(encode(document["calendar"]))
     document["parameters"] = msgspec.Raw(encode(document["parameters"]))
@@ -70,6 +68,7 @@ def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> Sche
         pause=_pause(schedule),
         next_at=time_or_none(fires_ms),
         last_at=time_or_none(schedule.last_at_ms),
+        latest=latest,
         last_success_at=time_or_none(schedule.health.success_at_ms),
         alarms=[
             AlarmDocument(event=alarm.event.label, since=time_text(alarm.since_ms)) for alarm in schedule.health.alarms
@@ -112,8 +111,28 @@ def _pause(schedule: Schedule) -> PauseDocument[str] | None:
     )
 
 
+def latest_reply(state: StateReader, schedule: Schedule, now_ms: int) -> LatestDocument[str] | None:
+    """Return the latest ledger entry, with the state of its job; it reads one entry and one job."""
+    entries = state.list_firings(schedule.id, limit=1, descending=True).items
+    if not entries:
+        return None
+    firing = entries[0][1]
+    job = state.job(firing.job_id) if firing.job_id else None
+    return LatestDocument(
+        instant=time_text(firing.fire_time_ms),
+        kind=firing.kind.label,
+        job_id=id_text(firing.job_id),
+        status=job.status_at(now_ms).label if job is not None else None,
+        reason=(firing.reason or (job.failure_reason if job is not None else "")) or None,
+        lateness_ms=_lateness_ms(firing),
+    )
+
+
+def _lateness_ms(firing: Firing) -> int | None:
+    return max(0, firing.decided_at_ms - firing.fire_time_ms) if firing.kind is FiringKind.PLANNED else None
+
+
 def firing_reply(firing: Firing) -> FiringReply:
-    planned = firing.kind is FiringKind.PLANNED
     return FiringReply(
         instant=time_text(firing.fire_time_ms),
         kind=firing.kind.label,
@@ -123,7 +142,7 @@ def firing_reply(firing: Firing) -> FiringReply:
         count=firing.count or None,
         last_instant=time_or_none(firing.last_fire_time_ms),
         decided_at=time_text(firing.decided_at_ms),
-        lateness_ms=max(0, firing.decided_at_ms - firing.fire_time_ms) if planned else None,
+        lateness_ms=_lateness_ms(firing),
         generation=firing.generation,
         revision=firing.revision,
     )

@@ -35,8 +35,8 @@ from raftsched.api.schedules.reply import (
     changed_schedule,
     found_schedule,
     job_id_text_of,
+    latest_reply,
     schedule_reply,
-    schedule_response,
     tagged,
 )
 from raftsched.api.schedules.save import Condition, Found, ScheduleSaver
@@ -49,6 +49,7 @@ from raftsched.storage.reader import StateReader
 from raftsched.wire.control import PauseRequest
 from raftsched.wire.schedules import (
     DeletedReply,
+    LatestDocument,
     SchedulePatch,
     ScheduleQuery,
     ScheduleReply,
@@ -136,19 +137,19 @@ class Schedules:
     async def list_schedules(self, request: web.Request) -> web.Response:
         """List schedules by name."""
         query, reading = read(self._backend, request, SchedulesQuery)
-        return reading.response(await self._page(_rows(reading.state, query)))
+        return reading.response(await self._page(_rows(reading.state, query, reading.now_ms)))
 
     async def _page(self, rows: _Rows) -> SchedulesPage:
         """Return the page; it ends early where calendars make looking ahead long."""
         budget = Budget()
         found: list[ScheduleReply] = []
         next_key = rows.next_key
-        for position, (_, schedule, payload) in enumerate(rows.rows):
+        for position, (_, schedule, payload, latest) in enumerate(rows.rows):
             fires_ms = await self._next_fire_times.next_firing_ms(schedule, budget)
             if fires_ms is None:
                 next_key = rows.rows[position - 1].key
                 break
-            found.append(schedule_reply(schedule, payload, fires_ms))
+            found.append(schedule_reply(schedule, payload, fires_ms, latest))
         return SchedulesPage(schedules=found, next_cursor=write_cursor(next_key, *rows.filters))
 
     async def get_schedule(self, request: web.Request) -> web.Response:
@@ -156,8 +157,9 @@ class Schedules:
         query, reading = read(self._backend, request, ScheduleQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
         payload = reading.state.payload(schedule.id)
+        latest = latest_reply(reading.state, schedule, reading.now_ms)
         fires_ms = await self._next_fire_times.next_firing_ms(schedule, Budget())
-        return tagged(reading.response(schedule_reply(schedule, payload, fires_ms or _NEVER)), schedule)
+        return tagged(reading.response(schedule_reply(schedule, payload, fires_ms or _NEVER, latest)), schedule)
 
     # -- control ------------------------------------------------------------------------------------------------------
 
@@ -192,8 +194,10 @@ class Schedules:
         """Return the reply to a change that was just applied, so the state of this node has the payload."""
         state, _ = self._backend.stale_state()
         payload = state.payload(schedule.id)
+        latest = latest_reply(state, schedule, self._backend.now_ms())
         fires_ms = await self._next_fire_times.next_firing_ms(schedule, Budget())
-        return schedule_response(schedule, payload, fires_ms or _NEVER, status=status)
+        reply = schedule_reply(schedule, payload, fires_ms or _NEVER, latest)
+        return tagged(json_response(reply, status=status), schedule)
 
 
 def _condition(request: web.Request) -> Condition:
@@ -219,6 +223,7 @@ class _Row(NamedTuple):
     """The next page starts after this key."""
     schedule: Schedule
     payload: bytes
+    latest: LatestDocument[str] | None
 
 
 class _Rows(NamedTuple):
@@ -229,7 +234,7 @@ class _Rows(NamedTuple):
     filters: tuple[Any, ...]
 
 
-def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
+def _rows(state: StateReader, query: SchedulesQuery, now_ms: int) -> _Rows:
     tenant = query.tenant or TENANT_DEFAULT
     filters = ("schedules", tenant, query.queue, query.paused, query.source, query.owner, query.label, query.order)
     filtered = any(wish is not None for wish in filters[2:-1])
@@ -247,7 +252,7 @@ def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
         if schedule is None or not _matches(schedule, query):
             continue
         payload = state.payload(schedule_id)
-        rows.append(_Row(key, schedule, payload))
+        rows.append(_Row(key, schedule, payload, latest_reply(state, schedule, now_ms)))
         room -= len(payload)
         if len(rows) == query.limit or room <= 0:
             next_key = key if position + 1 < len(page.items) else next_key

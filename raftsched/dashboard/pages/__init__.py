@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched.dashboard.page import Page
-from raftsched.dashboard.pages import cluster, job, job_actions, jobs, overview, search, submit
+from raftsched.dashboard.pages import cluster, job, job_actions, jobs, overview, schedules, search, submit
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *jobs.PAGES,
+    *schedules.PAGES,
     *submit.PAGES,
     *job.PAGES,
     *job_actions.PAGES,

@@ -11,6 +11,7 @@ import pytest
 from raftsched import limits
 from raftsched.core import cron
 from raftsched.core.operations.base import Operation
+from raftsched.core.records.ids import TimeMs
 from tests.api.cases import case
 from tests.api.node import START_MS, Api, Fault, malformed, misjudged
 from tests.api.schedules.scene import MINUTE, REPORT, at, decided, patch, saved
@@ -58,6 +59,7 @@ async def test_post_schedules_stores_what_was_sent_and_spells_out_the_defaults(a
         "pause": None,
         "next_at": "2030-03-18T16:30:00.000Z",
         "last_at": None,
+        "latest": None,
         "fired_count": 0,
         "skipped_count": 0,
         "active": [],
@@ -487,6 +489,26 @@ async def test_the_next_instant_shown_is_the_first_that_the_calendar_lets_fire(a
     assert paused.json["next_at"] == "2030-03-20T09:00:00.000Z"
     changed = await patch(api, "report", {"calendar": None})
     assert changed.json["next_at"] == "2030-03-19T09:00:00.000Z"
+
+
+async def test_a_schedule_shows_its_latest_decision_and_what_became_of_the_run(api: Api, follower: Api) -> None:
+    shown = await saved(api)
+    at_ms = _ms("2030-03-17T18:00:00Z")
+    decided(api, shown, at_ms, late_ms=1_500, step_ms=60 * MINUTE)
+    latest = (await api.get("schedules/report")).json["latest"]
+    assert latest | {"job_id": ""} == {
+        "instant": at(TimeMs(at_ms)),
+        "kind": "planned",
+        "job_id": "",
+        "status": "queued",
+        "reason": None,
+        "lateness_ms": 1_500,
+    }
+    assert latest["job_id"]
+    decided(api, shown, at_ms + 60 * MINUTE, reason="holiday", count=2, step_ms=60 * MINUTE)
+    for asked in (api, follower):
+        listed = (await asked.get("schedules", consistency="stale")).json["schedules"][0]["latest"]
+        assert (listed["job_id"], listed["status"], listed["reason"]) == (None, None, "holiday")
 
 
 async def test_a_calendar_that_leaves_nothing_shows_no_next_instant(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

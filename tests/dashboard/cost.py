@@ -1,0 +1,78 @@
+"""Count the rows of the store that a page reads, on a node without a disk, so that cost is a number and not a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+
+from raftsched.api.access.door import OpenDoor
+from raftsched.api.app import create_app, create_runner
+from raftsched.dashboard.app import add_dashboard
+from raftsched.dashboard.session import ROOT
+from raftsched.storage.state import State
+from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.storage.store.port import Row, Table
+from tests.api.node import SimulatedNode
+
+
+class CountingStore(MemoryStore):
+    """A store that counts the rows it gives out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row_count = 0
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        self.row_count += 1
+        return super().get(table, key)
+
+    def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
+        rows = super().scan(table, start, stop, limit=limit, reverse=reverse)
+        self.row_count += len(rows)
+        return rows
+
+
+@dataclass(slots=True)
+class Pages:
+    """The dashboard of a node, and its store."""
+
+    node: SimulatedNode
+    store: CountingStore
+    session: aiohttp.ClientSession
+
+    async def read(self, path: str) -> str:
+        """Return a page below `/ui`."""
+        async with self.session.get(f"{self.node.api_url}{ROOT}{path}") as reply:
+            text = await reply.text()
+            assert reply.status == 200, text
+            return text
+
+    async def rows(self, path: str) -> int:
+        """Return the rows that a page reads."""
+        before = self.store.row_count
+        await self.read(path)
+        return self.store.row_count - before
+
+
+@asynccontextmanager
+async def pages() -> AsyncIterator[Pages]:
+    """Serve the dashboard of a node that leads, without access control."""
+    node, store = SimulatedNode(), CountingStore()
+    node.state = State(store)
+    app = create_app(node, OpenDoor(), election_seconds=0.0)
+    channel = add_dashboard(app, OpenDoor(), node.node_id)
+    channel.runner = runner = create_runner(app, stop_seconds=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    node.api_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await node.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Pages(node, store, session)
+    finally:
+        await node.stop()
+        await runner.cleanup()
