@@ -127,7 +127,7 @@ async def _scheduled(client: Client) -> str:
         calendar={"skip_dates": ["2035-03-26"]},
         parameters=[{"name": "region", "type": "choice", "choices": ["eu", "us"], "default": "eu"}],
     )
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) - timedelta(minutes=1)  # surely past, also for the leader
     await client.schedules.backfill(saved.name, now - timedelta(days=12), now, patience_seconds=0.0)
     await client.schedules.save("sync-stock", {"name": "sync", "queue": "nights"}, every="15m")
     await client.schedules.save("newsletter", {"name": "mail", "queue": "nights"}, cron="0 9 * * mon-fri")
