@@ -83,7 +83,7 @@ START_LAG: Final = Metric(
     "raftsched_start_lag_seconds",
     _H,
     _CLUSTER,
-    "Time from when a job was due until a worker had its lease.",
+    "Time from when a job could start until a worker had its lease.",
     _QUEUE,
     _LAG_BUCKETS,
 )
@@ -136,7 +136,7 @@ EVENT_LOOP_STALL: Final = Metric(
     "raftsched_event_loop_stall_seconds",
     _H,
     _NODE,
-    "Delay of a timer of the event loop, measured ten times a second.",
+    "Delay of a timer of the event loop, measured five times a second.",
     buckets=_STALL_BUCKETS,
 )
 RAFT_TERM: Final = Metric("raftsched_raft_term", _G, _NODE, "Term of Raft that the node knows.")

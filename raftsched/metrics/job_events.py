@@ -92,7 +92,7 @@ class JobEvents:
             return
         elif status is Status.RUNNING:
             assert new.lease is not None
-            events.lags.observe((new.lease.granted_at_ms - old.due_at_ms) / 1000)
+            events.lags.observe((new.lease.granted_at_ms - old.ready_since_ms) / 1000)
             return
         elif old.status in LEASED and status not in LEASED:
             attempt = new.attempts[-1]

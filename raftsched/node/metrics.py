@@ -23,7 +23,7 @@ from raftsched.metrics.reading import Reading
 from raftsched.metrics.requests import RequestTimes
 from raftsched.node.facts import Expiry
 
-STALL_SECONDS: Final = 0.1
+STALL_SECONDS: Final = 0.2
 
 
 class NodeMetrics:

@@ -132,7 +132,7 @@ class QueueDocument(Reply, Generic[T], frozen=True):
     exact: bool = True
     """False: too many timed jobs became due to examine them all; some are counted in their previous status."""
     oldest_wait_ms: int = 0
-    """Waiting time of the job that has been due for longest; 0 = none waits."""
+    """Waiting time of the job that could have started first; 0 = none waits."""
     waiting_workers: int | None = None
     """Workers that wait for jobs of this queue; null if the answering node does not lead."""
     settings: QueueSettingsDocument[T] = QueueSettingsDocument()
@@ -162,7 +162,7 @@ class ScaleReply(Reply, frozen=True):
     leased: int = 0
     """Jobs that workers run."""
     oldest_ready_seconds: float = 0.0
-    """Waiting time of the job that has been due for longest; 0 = none waits."""
+    """Waiting time of the job that could have started first; 0 = none waits."""
     workers: int = 0
     """Living workers that take jobs of this queue, busy ones included."""
     exact: bool = True

@@ -33,7 +33,7 @@ from raftsched.core.records.bounds import (
     text_problem,
 )
 from raftsched.core.records.ids import TimeMs, job_id_text
-from raftsched.core.records.job import LEASED, WAITING, Job, Pause, Status, Verdict
+from raftsched.core.records.job import LEASED, RESUMED, WAITING, Job, Pause, Status, Verdict
 from raftsched.core.records.spec import JobSpec, SpecChanges, amended, of_new_run, spec_problem
 from raftsched.core.records.transitions import Event, next_status, refusal
 from raftsched.core.records.workflow import WorkflowId
@@ -89,7 +89,7 @@ def resumed(job: Job, context: Context, *, actor: str = "", detail: str = "") ->
     event = Event.RESUME_LATER if job.due_at_ms > context.now_ms else Event.RESUME
     if job.pending_count:
         event = Event.RESUME_WAITING
-    notes = noted(job, context, "resumed", actor=actor, detail=detail)
+    notes = noted(job, context, RESUMED, actor=actor, detail=detail)
     return change(job, event, context, pause=None, timed=event is Event.RESUME_LATER, notes=notes)
 
 

@@ -154,6 +154,8 @@ class Pause(msgspec.Struct, frozen=True, array_like=True):
 
 CREATED: Final = "created"
 """The action of a job's first note, which names the submitter if known; it is never dropped."""
+RESUMED: Final = "resumed"
+"""The action of the note at the end of a pause."""
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
@@ -294,6 +296,15 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         if self.status in WAITING and self.due_at_ms <= now_ms:
             return Status.QUEUED
         return self.status
+
+    @property
+    def ready_since_ms(self) -> TimeMs:
+        """Return when a waiting job that is due could start: its parents had ended by then, and no pause held it."""
+        if not self.dependency_count and len(self.notes) < 2:  # all but its creation
+            return self.due_at_ms
+        released_at_ms = self.updated_at_ms if self.dependency_count else 0
+        resumed_at_ms = max((note.at_ms for note in self.notes if note.action == RESUMED), default=0)
+        return TimeMs(max(self.due_at_ms, released_at_ms, resumed_at_ms))
 
     @property
     def reason(self) -> str:

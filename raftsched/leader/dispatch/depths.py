@@ -134,10 +134,16 @@ def _is_of(view: LeaderView, job_id: JobId, tenant: str) -> bool:
 def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int, tenant: str | None = None) -> int:
     """Return the wait of the longest-due job that waits for a worker, of one tenant's jobs or of all.
 
-    Blocked ones are left out. 0 = none waits.
+    Time before its parents ended, or in a pause of the job, does not count. Blocked ones are left out. 0 = none waits.
     """
     firsts = (first for first in view.first_of_lanes(queue) if tenant in (None, first.tenant))
-    return max((now_ms - first.due_at_ms for first in firsts if first.due_at_ms <= now_ms), default=0)
+    longest_ms = 0
+    for due_at_ms, job_id in sorted((first.due_at_ms, first.job_id) for first in firsts):
+        if now_ms - due_at_ms <= longest_ms:
+            break
+        job = view.job(job_id)
+        longest_ms = max(longest_ms, 0 if job is None else now_ms - job.ready_since_ms)
+    return longest_ms
 
 
 def due_by_time(view: LeaderView, now_ms: int) -> tuple[list[Job], bool]:

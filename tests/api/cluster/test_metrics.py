@@ -64,6 +64,27 @@ async def test_metrics_show_what_waits_and_what_is_paused(api: Api) -> None:
     assert "queue_paused_since_timestamp_seconds" not in found
 
 
+async def test_wait_of_a_job_begins_once_its_parents_have_ended_and_no_pause_holds_it(api: Api) -> None:
+    parent = await api.submit(name="first")
+    await api.submit(name="child", depends_on=[parent["id"]])
+    held = await api.submit(name="held")
+    await api.post(f"jobs/{held['id']}/pause", {})
+    api.node.clock.now_ms += 600_000
+    await api.end("first")
+    await api.post(f"jobs/{held['id']}/resume", {})
+    api.node.clock.now_ms += 2_000
+    waits = values(api.node.readings())["queue_oldest_ready_seconds"]
+    assert (waits["child",], waits["held",]) == (2, 2)
+    await api.end("child")
+    await api.end("held")
+    text = await read(api)
+    assert [text[f'raftsched_start_lag_seconds_sum{{queue="{queue}"}}'] for queue in ("first", "child", "held")] == [
+        600,
+        2,
+        2,
+    ]
+
+
 async def test_queues_without_a_label_of_their_own_share_one(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "METRIC_QUEUES_MAX", 2)
     monkeypatch.setattr(limits, "METRIC_QUEUES_READ_MAX", 2)
