@@ -150,12 +150,12 @@ class ChangeUnderWay(Unavailable):
 
 
 class BackupUnderWay(Unavailable):
-    """The node makes a backup already. Ask another node, or retry later."""
+    """The node makes a backup, or sends as many as it may. Ask another node, or retry later."""
 
     code = "backup_under_way"
 
     def __init__(self, node_id: str) -> None:
-        super().__init__(f"node {node_id} makes a backup already: ask another node, or retry when it is done")
+        super().__init__(f"node {node_id} makes or sends backups already: ask another node, or retry when it is done")
 
 
 class UpgradeInProgress(Unavailable):

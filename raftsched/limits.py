@@ -255,6 +255,8 @@ WORKERS_REMEMBERED_MAX = 10_000
 WAITING_WORKERS_MAX = 10_000
 
 # -- the state on disk ------------------------------------------------------------------------------------------------
+BACKUP_STREAMS_MAX = 2
+"""Backups that a node sends at the same time; each keeps a copy of the state on the node's disk until it is sent."""
 DISK_RESERVE_MIB = 256
 """Free space below which a node is low: the rest is for outcomes of running jobs, a checkpoint, and a person to notice."""
 KEY_BYTES_MAX = 511

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
+from raftsched import limits
 from raftsched.api.access.principal import check_again
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
@@ -27,7 +28,7 @@ from raftsched.core.operations.backup import RecordBackup
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Counted
-from raftsched.errors import RaftschedError
+from raftsched.errors import BackupUnderWay, RaftschedError
 from raftsched.storage.backup import OpenBackup, stream_bytes
 from raftsched.wire.cluster import BackupRequest, BackupStatus
 
@@ -43,6 +44,7 @@ class BackupRoutes:
         self._backend = backend
         self._bodies = bodies
         self._request = StructDecoder(BackupRequest)
+        self._sending_count = 0
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -60,7 +62,16 @@ class BackupRoutes:
 
     async def read_backup(self, request: web.Request) -> web.StreamResponse:
         """Read a backup of the asked node: its whole state as of one log index (see the documentation of backups)."""
-        made = await self._backend.backup()
+        if self._sending_count >= limits.BACKUP_STREAMS_MAX:
+            raise BackupUnderWay(self._backend.node_id)
+        self._sending_count += 1
+        try:
+            return await self._sent(request, await self._backend.backup())
+        finally:
+            self._sending_count -= 1
+
+    async def _sent(self, request: web.Request, made: OpenBackup) -> web.StreamResponse:
+        """Send a backup to its end, or cut the connection."""
         manifest = made.manifest
         actor = actor_of(request)
         try:

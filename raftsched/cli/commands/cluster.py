@@ -13,7 +13,7 @@ from raftsched.cli.terminal.session import Session, part, with_session
 
 @click.group("cluster")
 def cluster_command() -> None:
-    """Show the cluster, change its members, transfer its lead."""
+    """Show the cluster, change its members, back it up, recover it."""
 
 
 cluster_command.add_command(status_command)

@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from raftsched import limits
 from raftsched.storage.backup import OpenBackup
 from tests.api.node import Api, Fault, misjudged
 from tests.storage.test_backup import make
@@ -37,6 +38,15 @@ async def test_backup_is_sent_by_the_asked_node(api: Api, follower: Api, tmp_pat
     assert answer.headers["Raftsched-Revision"] == "3"
     assert (await api.get("cluster/backup")).code == "backup_under_way"
     assert (await follower.ask("HEAD", "cluster/backup")).status == 405, "it would be made for nothing"
+
+
+async def test_node_sends_few_backups_at_a_time(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(api, tmp_path)
+    monkeypatch.setattr(limits, "BACKUP_STREAMS_MAX", 0)
+    assert (await api.get("cluster/backup")).code == "backup_under_way"
+    monkeypatch.setattr(limits, "BACKUP_STREAMS_MAX", 1)
+    for _ in range(2):
+        assert (await api.get("cluster/backup")).status == 200, "the one before has ended"
 
 
 async def test_backup_that_breaks_off_is_no_whole_reply(api: Api, tmp_path: Path) -> None:
