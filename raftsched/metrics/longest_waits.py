@@ -2,13 +2,16 @@
 
 Queues that share a label may be ten thousand, and each costs a look into the ready index. So each call reads the next
 `limits.METRIC_QUEUES_READ_MAX` of them, and remembers for each the due time of its longest-due job. The answer is the
-earliest of these that is still true. It is never too long a wait, and the longest one after a full round.
+earliest of these that is still true, and at most as many are tried. It is never too long a wait, and the longest one
+after a full round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
+from heapq import nsmallest
 from itertools import chain, islice
+from operator import itemgetter
 
 from raftsched import limits
 from raftsched.leader.dispatch.depths import oldest_wait_ms
@@ -31,12 +34,13 @@ class LongestWaits:
             self._after = queue
             if queue not in named:
                 self._look(state, queue, now_ms)
-        while self._due_ms:
-            queue = min(self._due_ms, key=self._due_ms.__getitem__)
-            due_ms = self._due_ms[queue]
-            if self._look(state, queue, now_ms) == due_ms:
-                return now_ms - due_ms
-        return 0
+        longest_ms = 0
+        for queue, due_ms in nsmallest(limits.METRIC_QUEUES_READ_MAX, self._due_ms.items(), key=itemgetter(1)):
+            found_ms = self._look(state, queue, now_ms)
+            longest_ms = max(longest_ms, 0 if found_ms is None else now_ms - found_ms)
+            if found_ms == due_ms:
+                break  # the others are due later
+        return longest_ms
 
     def _look(self, state: StateReader, queue: str, now_ms: int) -> int | None:
         """Return the due time of the queue's longest-due job now; None if none waits."""
