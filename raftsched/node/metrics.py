@@ -99,7 +99,8 @@ class NodeMetrics:
         status = self._replica.status()
         for peer in status.peers:
             yield Reading(catalog.NODE_CONNECTED, (peer.node_id,), int(peer.is_connected))
-            yield Reading(catalog.FOLLOWER_LAG, (peer.node_id,), max(status.commit_index - peer.match_index, 0))
+            if peer.match_index:  # else this leader does not know it yet
+                yield Reading(catalog.FOLLOWER_LAG, (peer.node_id,), max(status.commit_index - peer.match_index, 0))
 
 
 def disk_readings(directory: Path) -> Iterator[Reading]:

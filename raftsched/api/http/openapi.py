@@ -61,7 +61,7 @@ _TAGS: Final = {
     "tokens": "Make, list, rotate and revoke the tokens of the API.",
     "tenants": "Read and set quotas and shares of tenants.",
     "cluster": "Read and change the nodes and the leader.",
-    "node": "Ask this node for its health; routes of older clients.",
+    "node": "Ask this node for its health and its metrics; routes of older clients.",
 }
 
 
