@@ -30,6 +30,14 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     cluster: str
     keys_file: Path | None
+    settings_cluster: str = ""
+    """The name in the node's settings, which may be that of the old cluster yet."""
+
+    def name(self, old: str) -> str:
+        """Return the name of the new cluster that continues the cluster `old`."""
+        from raftsched.node.new_cluster.founder import new_name
+
+        return self.cluster or (self.settings_cluster if self.settings_cluster not in ("", old) else new_name(old))
 
 
 def _place_options(command: _F) -> _F:
@@ -39,7 +47,7 @@ def _place_options(command: _F) -> _F:
             "--config",
             "config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The node's settings, which have all that the options below name, with the name of the new cluster.",
+            help="The node's settings, which have all that the options below name.",
         ),
         click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="The node's data directory."),
         click.option("--node-id", default="", metavar="ID", help="Id of the node."),
@@ -49,7 +57,7 @@ def _place_options(command: _F) -> _F:
             "--cluster",
             default="",
             metavar="NAME",
-            help="Name of the new cluster. Default: the old one, with a random end.",
+            help="Name of the new cluster, never used before. Default: that of the settings if it is new, or the old one with a random end.",
         ),
         click.option(
             "--keys-file",
@@ -65,6 +73,7 @@ def _place_options(command: _F) -> _F:
 
 def _place(config: Path | None, data_dir: Path | None, given: dict[str, Any]) -> _Place:
     """Return the node, by the options and then by the settings; raises `Invalid` if nothing names its directory."""
+    settings_cluster = ""
     if config is not None:
         from raftsched import config as settings
 
@@ -74,14 +83,15 @@ def _place(config: Path | None, data_dir: Path | None, given: dict[str, Any]) ->
             "node_id": loaded.node_id,
             "raft": loaded.member.raft,
             "api": loaded.member.api,
-            "cluster": loaded.cluster,
+            "cluster": "",
             "keys_file": Path(keys_file) if keys_file else None,
         }
+        settings_cluster = loaded.cluster
         data_dir = data_dir or loaded.directory
         given = {name: value or known[name] for name, value in given.items()}
     if data_dir is None:
         raise Invalid("data_dir: say with --data-dir or --config where the node's data is", field="data_dir")
-    return _Place(directory=data_dir, **given)
+    return _Place(directory=data_dir, settings_cluster=settings_cluster, **given)
 
 
 @click.command("restore")
@@ -99,7 +109,7 @@ def restore_command(
     cluster; add the others with `raftsched cluster add`. All attempts that were running end as lost. Run it on one machine
     only, and make sure that no node of the old cluster is used any more.
     """
-    from raftsched.node.new_cluster.founder import Founder, new_name
+    from raftsched.node.new_cluster.founder import Founder
     from raftsched.node.new_cluster.restore import detail_of, restore
     from raftsched.storage.backup import read_manifest
     from raftsched.system import SystemClock
@@ -111,7 +121,7 @@ def restore_command(
             raise Invalid(f"{name}: say with --{name.replace('_', '-')} or --config", field=name)
     manifest = read_manifest(file)
     founder = Founder(
-        cluster=place.cluster or new_name(manifest.cluster),
+        cluster=place.name(manifest.cluster),
         node_id=place.node_id,
         raft=place.raft,
         api=place.api,
@@ -139,7 +149,7 @@ def recover_command(*, config: Path | None, data_dir: Path | None, yes: bool, as
     them with `raftsched cluster add`. The old data stays in the directory before-recovery beside the new data.
     """
     from raftsched.node.new_cluster import recover as steps
-    from raftsched.node.new_cluster.founder import Founder, new_name
+    from raftsched.node.new_cluster.founder import Founder
     from raftsched.system import SystemClock
 
     logs.configure(level="warning", form="console")
@@ -156,7 +166,7 @@ def recover_command(*, config: Path | None, data_dir: Path | None, yes: bool, as
     if not yes:
         click.confirm(f"Make a new cluster of {survivor.node_id}?", abort=True, err=True)
     founder = Founder(
-        cluster=place.cluster or new_name(survivor.cluster),
+        cluster=place.name(survivor.cluster),
         node_id=survivor.node_id,
         raft=place.raft or survivor.raft,
         api=place.api or survivor.api,
@@ -180,8 +190,8 @@ def _warning(survivor: Survivor) -> str:
         f"{survivor.last_term}; its state is of {survivor.cluster_time or 'no time'}.\n"
         f"Other members: {others}.\n"
         f"MAY BE MISSING: whatever the cluster acknowledged behind index {survivor.last_index:,}, if this node had not received "
-        "it. Compare with the other disks that can be read (`raftsched check DIRECTORY...`), and recover the node with the "
-        "highest term, and among those the highest index.\n"
+        "it. If other disks can be read, run this on each of them and answer n: recover the node with the highest term, and "
+        "among those the highest index.\n"
         "MAY BE THERE: changes whose callers were not answered, or answered by 'outcome unknown'.\n"
         "Attempts that are running end as lost. No node of the old cluster may run any more."
     )
@@ -197,6 +207,6 @@ def _report(founded: Founded, directory: Path, what: str, *, as_json: bool) -> N
         f"schedules paused; fencing tokens are above {founded.fencing_token:,}\n"
         f"Next:\n"
         f'  1. Set cluster = "{founded.cluster}" in the settings of every node.\n'
-        f"  2. Start {founded.node_id}, with data_dir {directory}.\n"
+        f"  2. Start {founded.node_id}, with data_dir {directory.resolve()}.\n"
         "  3. For each other node: start it with an empty data directory, and run `raftsched cluster add`.",
     )

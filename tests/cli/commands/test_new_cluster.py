@@ -43,8 +43,10 @@ def test_restore_says_what_to_do_next(tmp_path: Path) -> None:
 def test_restore_takes_the_place_from_the_settings_and_options_win(tmp_path: Path) -> None:
     file, config = make_backup(tmp_path), tmp_path / "cluster.toml"
     config.write_text(SETTINGS.format(cluster="c", data_dir=tmp_path / "data"))
-    refused = run("restore", file, "--config", config)
+    refused = run("restore", file, "--config", config, "--cluster", "c")
     assert (refused.exit_code, "cluster: c is the name of the old cluster" in refused.stderr) == (1, True)
+    derived = run("restore", file, "--config", config, "--data-dir", tmp_path / "derived", "--json")
+    assert json.loads(derived.stdout)["cluster"].startswith("c-r")
     config.write_text(SETTINGS.format(cluster="next", data_dir=tmp_path / "data"))
     done = run("restore", file, "--config", config, "--resume-schedules", "--json")
     founded = json.loads(done.stdout)
