@@ -45,7 +45,7 @@ class _QueueEvents:
 
 
 class JobEvents:
-    """Count since the start of the process, while this node leads. It is a `Source`."""
+    """Count since the start of the process, while this node leads."""
 
     def __init__(self) -> None:
         self._queues: Final[dict[str, _QueueEvents]] = {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from raftsched.histogram import Histogram
 from raftsched.metrics.catalog import Metric
@@ -15,10 +14,3 @@ class Reading(NamedTuple):
     metric: Metric
     labels: tuple[str, ...]
     value: float | Histogram
-
-
-class Source(Protocol):
-    """Something that has readings."""
-
-    def readings(self) -> Iterator[Reading]:
-        """Yield the readings of now. Never blocks and never raises."""

@@ -11,7 +11,7 @@ from raftsched.metrics.reading import Reading
 
 
 class RequestTimes:
-    """Count the requests of one node. It is a `Source`."""
+    """Count the requests of one node."""
 
     def __init__(self) -> None:
         self._of: Final[dict[tuple[str, int], Histogram]] = {}
