@@ -45,6 +45,7 @@ from raftsched.api.jobs.control.routes import Controls
 from raftsched.api.jobs.records.routes import JobRecords
 from raftsched.api.jobs.submission.legacy import LegacyJobs
 from raftsched.api.jobs.submission.routes import Jobs
+from raftsched.api.queues.overview import Overview
 from raftsched.api.queues.routes import Queues
 from raftsched.api.queues.settings import QueueSettings
 from raftsched.api.schedules.backfill import Backfills
@@ -129,6 +130,7 @@ def all_routes(
     """Return the table of all routes."""
     jobs = Jobs(backend, bodies, quotas)
     bulk = Bulk(backend, bodies)
+    queues = Queues(backend)
     saver = ScheduleSaver(backend)
     routes = (
         *jobs.routes(),
@@ -141,7 +143,8 @@ def all_routes(
         *LegacyJobs(backend, bodies, jobs).routes(),
         *Leases(backend, bodies).routes(),
         *Outcomes(backend, bodies).routes(),
-        *Queues(backend).routes(),
+        *queues.routes(),
+        *Overview(backend, queues).routes(),
         *QueueSettings(backend, bodies).routes(),
         *Tenants(backend, bodies).routes(),
         *ScheduleRuns(backend, bodies).routes(),

@@ -38,7 +38,7 @@ from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import BlockingJob, Job
 from raftsched.client.kinds import HttpOptions, ShellOptions, http_job, shell_job
 from raftsched.client.queues import BlockingQueue, Queue
-from raftsched.client.records import AuditEntry, BulkResult, Caller, Event, JobInfo
+from raftsched.client.records import AuditEntry, BulkResult, Caller, Event, JobInfo, Overview
 from raftsched.client.schedules import BlockingSchedules, Schedules
 from raftsched.client.specs import JobOptions, JobSpec
 from raftsched.client.submit import Accepted, Submitter
@@ -347,6 +347,10 @@ class Client:
         query = {"limit": PAGE_QUEUES_MAX}
         return [queue async for queue in self._calls.each(dict[str, Any], "/queues", "queues", query)]
 
+    async def overview(self) -> Overview:
+        """Read how much there is to do, the queues that need a look, and the dead letters by reason."""
+        return await self._calls.call(Overview, "GET", "/overview")
+
     async def workers(self) -> Sequence[dict[str, Any]]:
         """Return the workers that made a request lately."""
         return await self._read_list("/workers", "workers")
@@ -470,6 +474,7 @@ class BlockingClient(Blocking[Client]):
     events = blocking_each(Client.events)
     audit = blocking_each(Client.audit)
     queues = blocking(Client.queues)
+    overview = blocking(Client.overview)
     workers = blocking(Client.workers)
     cluster = blocking(Client.cluster)
     page = blocking(Client.page)

@@ -14,7 +14,7 @@ from raftsched.wire.common import FINISHED, PauseDocument
 from raftsched.wire.firings import BackfillDocument, FiringDocument, PreviewDocument
 from raftsched.wire.jobs import JobDocument
 from raftsched.wire.observing import AuditDocument, ChangeEventDocument
-from raftsched.wire.queues import QueueDocument, QueueSettingsDocument, RateReply, ScaleReply
+from raftsched.wire.queues import OverviewDocument, QueueDocument, QueueSettingsDocument, RateReply, ScaleReply
 from raftsched.wire.runs import ExplainReply, HistoryDocument, LogReply, RunsDocument
 from raftsched.wire.schedules import ApplyDocument, ScheduleDocument
 from raftsched.wire.tenants import TenantDocument
@@ -74,6 +74,10 @@ class Graph(GraphDocument[datetime], frozen=True):
 
 class QueueInfo(QueueDocument[datetime], frozen=True):
     """A queue: the number of its jobs by status, and its settings."""
+
+
+class Overview(OverviewDocument[datetime], frozen=True):
+    """All queues in short."""
 
 
 class TokenInfo(TokenDocument[datetime], frozen=True):

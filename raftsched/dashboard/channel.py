@@ -20,7 +20,6 @@ from raftsched.exchange import Exchange, Http, HttpPool, Reply, StreamedReply, T
 OWN_NODE: Final = "http://this-node"
 """The base URL of the node's own API; the name is never resolved."""
 _REVISION_HEADER: Final = "Raftsched-Revision"
-_LEADER_HEADER: Final = "Raftsched-Leader"
 _AGE_HEADER: Final = "Raftsched-Age-Ms"
 
 Accept = Callable[[], asyncio.Protocol]
@@ -63,8 +62,8 @@ class NotingHttp(Http):
         self._http = http
         self.age_ms: int | None = None
         """Age of the oldest answer; -1 = unknown, None = all were current."""
-        self.position = ("", "")
-        """Position in the log of the node that answered last, and the leader that it knows; "" = none."""
+        self.revision = ""
+        """Position in the log of the node that answered last."""
 
     async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         reply = await self._http.send(exchange, timeouts)
@@ -80,7 +79,7 @@ class NotingHttp(Http):
         """Do nothing: the connections belong to the dashboard."""
 
     def _note(self, headers: Mapping[str, str]) -> None:
-        self.position = headers.get(_REVISION_HEADER, ""), headers.get(_LEADER_HEADER, "")
+        self.revision = headers.get(_REVISION_HEADER, "")
         age = headers.get(_AGE_HEADER)
         if age is not None:
             self.age_ms = -1 if self.age_ms == -1 or int(age) < 0 else max(int(age), self.age_ms or 0)

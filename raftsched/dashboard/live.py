@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+import structlog
 from aiohttp import web
 
 from raftsched import limits
@@ -25,6 +26,7 @@ from raftsched.dashboard.session import Session, read_session
 from raftsched.dashboard.site import Site
 from raftsched.errors import RaftschedError, Rejected, Unavailable
 
+log = structlog.get_logger()
 _PULSE_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.3
 """Shortest time between two messages, so that a page is not fetched for each of many changes."""
@@ -116,18 +118,20 @@ class _Watch:
         return was_set
 
     async def pulse(self, *, at_each_look: bool) -> None:
-        """Look at the node's position and leader, and at the token, again and again."""
-        seen: tuple[str, str] | None = None
+        """Look at the position in the log, the leader and the health, and so at the token, again and again."""
+        seen: tuple[str, ...] | None = None
         while not self.is_refused:
+            found: tuple[str, ...] = ()
             try:
-                await self._client.whoami()
+                cluster = await self._client.cluster()
+                found = (self._noting.revision, cluster.get("leader", ""), cluster.get("health", ""))
             except Rejected as error:
                 self._refuse(error)
-            except RaftschedError:
-                self._noting.position = ("", "")
-            if seen is not None and (at_each_look or self._noting.position != seen):
+            except RaftschedError as error:
+                log.debug("pulse_failed", error=str(error))
+            if seen is not None and (at_each_look or found != seen):
                 self._changed.set()
-            seen = self._noting.position
+            seen = found
             await asyncio.sleep(_PULSE_SECONDS)
 
     async def follow(self, job_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Generic
 
 from msgspec import UNSET, Meta, UnsetType
@@ -147,6 +148,33 @@ class QueuesReply(Reply, frozen=True):
 
     queues: list[QueueReply]
     next_cursor: str | None
+
+
+class OverviewDocument(Reply, Generic[T], frozen=True):
+    """All queues in short: how much there is to do, and the queues that need a look."""
+
+    tenant: str | None = None
+    """The tenant whose jobs are counted; null = all tenants."""
+    jobs: dict[str, int] = {}
+    """Jobs by status."""
+    exact: bool = True
+    """False: some jobs that became due are counted in their previous status, or not all queues were looked at for the
+    longest waits."""
+    queue_count: int = 0
+    """Queues that hold jobs."""
+    busiest: Sequence[QueueDocument[T]] = ()
+    """The queues with the most due jobs."""
+    longest_waits: Sequence[QueueDocument[T]] = ()
+    """The queues in which a job waits for longest; none that is paused."""
+    paused: Sequence[QueueDocument[T]] = ()
+    """The first of the paused queues."""
+    paused_count: int = 0
+    dead_letters: dict[str, int] = {}
+    """Jobs of the dead-letter queue by reason, the most frequent first."""
+
+
+class OverviewReply(OverviewDocument[Time], frozen=True):
+    """All queues in short: how much there is to do, and the queues that need a look."""
 
 
 class ScaleReply(Reply, frozen=True):

@@ -40,6 +40,5 @@ def queue(request: pytest.FixtureRequest) -> str:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def scene(site: Site) -> AsyncIterator[Mapping[str, str]]:
     """Jobs of every kind, by their role in the scene; `{}` in the paths of `scene.PATHS` names them."""
-    assert site.cluster.token_file is not None
-    async with played(site.cluster.urls, site.cluster.token_file.read_text().strip()) as ids:
+    async with played(site.cluster.urls, site.admin_token) as ids:
         yield ids

@@ -18,7 +18,7 @@ from raftsched.dashboard.session import ROOT, SESSION_COOKIE
 from tests import tiers
 
 CHROMIUM: Final = shutil.which("chromium")
-_WAIT_MS: Final = 20_000
+_WAIT_MS: Final = 60_000
 """Time for a page to show what it should, also on a machine with much else to do."""
 _EXPECTED: Final = "Failed to load resource"
 """The browser's word for every reply of 400 and above."""
@@ -102,6 +102,12 @@ class Site:
     admin: Client
     tokens: dict[str, str] = field(default_factory=dict)
     """Texts of tokens of the tenant `default` by their role, made when they are asked for."""
+
+    @property
+    def admin_token(self) -> str:
+        """Return the text of the admin token file."""
+        assert self.cluster.token_file is not None
+        return self.cluster.token_file.read_text().strip()
 
     async def token(self, role: str) -> str:
         if role not in self.tokens:

@@ -55,7 +55,7 @@ class Queues:
         caller = principal_of(request)
         names = list(islice(_names(reading, caller, after), query.limit + 1))
         shown, is_last = names[: query.limit], len(names) <= query.limit
-        queues = [_queue_reply(reading, caller, depth) for depth in self._depths(reading, caller, shown)]
+        queues = self.replies(reading, caller, shown)
         next_cursor = None if is_last else write_cursor(shown[-1].encode(), "queues")
         return reading.response(QueuesReply(queues=queues, next_cursor=next_cursor))
 
@@ -63,8 +63,8 @@ class Queues:
         """Read a queue: its counts by status, and its settings."""
         name, caller = named_queue(request), principal_of(request)
         _, reading = read(self._backend, request, ReadQuery)
-        [depth] = self._depths(reading, caller, [name])
-        return reading.response(_queue_reply(reading, caller, depth))
+        [reply] = self.replies(reading, caller, [name])
+        return reading.response(reply)
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
         """Read the number of workers that a queue should have, and the numbers behind it; 503 if no leader has them."""
@@ -86,6 +86,10 @@ class Queues:
                 wanted_workers=scale.wanted_workers,
             )
         )
+
+    def replies(self, reading: Reading, caller: Principal, names: Sequence[str]) -> list[QueueReply]:
+        """Return the documents of these queues, in their order."""
+        return [_queue_reply(reading, caller, depth) for depth in self._depths(reading, caller, names)]
 
     def _depths(self, reading: Reading, caller: Principal, names: Sequence[str]) -> list[QueueDepth]:
         if reading.age_ms is None:

@@ -3,152 +3,125 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
-from raftsched.client.records import JobInfo, QueueInfo, ScheduleInfo
-from raftsched.dashboard.formats import duration, number, size, words
+from raftsched import limits
+from raftsched.client.records import Overview, ScheduleInfo
+from raftsched.dashboard.formats import duration, number, words
 from raftsched.dashboard.page import Answer, Page, Rendered
 from raftsched.dashboard.rendering import url
 from raftsched.dashboard.view import View
-from raftsched.wire.cluster import NodeStatus
 
-_QUEUES_MAX: Final = 200
-_DEAD_MAX: Final = 200
-_SCHEDULES_MAX: Final = 200
 _LONG_WAIT_MS: Final = 60_000
-_CLOCK_OFF_MS: Final = 500
-_SHOWN_QUEUES: Final = 12
+_LATE: Final = timedelta(seconds=60)
+_SHOWN_WAITS: Final = 3
+_KINDS: Final = {"critical": "bad", "warning": "warn", "note": "busy"}
+_URGENCY: Final = ("bad", "warn", "busy")
+_TILES: Final = ("queued", "running", "scheduled", "retrying", "paused", "completed", "dead_letter")
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is wrong: how badly, in words, and what to do about it."""
+    """Something that is wrong: how badly, in words, since when, and what to do about it."""
 
     kind: str
-    """`bad` needs somebody now, `warn` soon."""
+    """`bad` needs somebody now, `warn` soon, `busy` is worth knowing."""
     label: str
     text: str
     todo: str
     link: str
+    since: str | None = None
 
 
 async def show(view: View) -> Answer:
     """Return the first page."""
-    queues, dead, workers, schedules = await asyncio.gather(
-        view.client.page(QueueInfo, "/queues", "queues", {"limit": _QUEUES_MAX}),
-        view.client.page(JobInfo, "/dead-letters", "jobs", {"limit": _DEAD_MAX}),
-        view.client.workers(),
-        view.client.page(ScheduleInfo, "/schedules", "schedules", {"limit": _SCHEDULES_MAX}),
+    overview, (schedules, more_schedules) = await asyncio.gather(
+        view.client.overview(),
+        view.client.page(ScheduleInfo, "/schedules", "schedules", {"limit": limits.PAGE_JOBS_MAX}),
     )
     troubles = [
-        *_of_nodes(view),
-        *_of_queues(queues[0], workers),
-        *_of_dead_letters(dead[0], has_more=dead[1] is not None),
-        *_of_schedules(schedules[0]),
+        *_of_cluster(view),
+        *_of_queues(view, overview),
+        *_of_dead_letters(overview),
+        *_of_schedules(view, schedules),
     ]
-    busiest = sorted(queues[0], key=lambda queue: (-queue.queued, -queue.running, queue.name))[:_SHOWN_QUEUES]
     return Rendered(
         "overview/overview.html",
         {
-            "troubles": sorted(troubles, key=lambda trouble: trouble.kind != "bad"),
-            "totals": _totals(queues[0]),
-            "busiest": busiest,
-            "has_more_queues": queues[1] is not None or len(queues[0]) > len(busiest),
-            "workers": workers,
-            "nodes": view.cluster.nodes,
+            "troubles": sorted(troubles, key=lambda trouble: _URGENCY.index(trouble.kind)),
+            "totals": {name: overview.jobs.get(name, 0) for name in _TILES},
+            "overview": overview,
+            "are_all_schedules_seen": more_schedules is None,
+            "cluster": view.cluster,
         },
     )
 
 
-def _totals(queues: Sequence[QueueInfo]) -> dict[str, int]:
-    names = ("queued", "running", "scheduled", "retrying", "paused", "completed", "dead_letter")
-    return {name: sum(getattr(queue, name) for queue in queues) for name in names}
+def _of_cluster(view: View) -> Iterator[Trouble]:
+    """Yield the problems that the cluster sees itself."""
+    for problem in view.cluster.problems:
+        kind = _KINDS.get(problem.severity, "warn")
+        yield Trouble(kind, words(problem.code), problem.text, problem.cure, url("/cluster"), problem.since)
 
 
-def _of_nodes(view: View) -> Iterator[Trouble]:
-    if not view.cluster.leader:
-        yield Trouble(
-            "bad",
-            "no leader",
-            "No node leads the cluster: no job starts, and nothing can be changed.",
-            "Start the nodes that are down. A majority of them must reach each other.",
-            url("/cluster"),
-        )
-    for node in view.cluster.nodes:
-        yield from _of_node(node)
-
-
-def _of_node(node: NodeStatus) -> Iterator[Trouble]:
-    if node.state in ("down", "differs"):
-        said = "is down or can't be reached" if node.state == "down" else "has a state that differs from the others'"
-        todo = "Look at its process and its log." if node.state == "down" else "Replace it by a node with a new id."
-        yield Trouble("bad", f"node {words(node.state)}", f"Node {node.id} {said}.", todo, url("/cluster"))
-    if node.disk_low:
-        yield Trouble(
-            "bad",
-            "disk low",
-            f"Node {node.id} has {size(node.disk_free_bytes)} left on its disk.",
-            "Free space, or lower the retention: at the reserve new work is refused.",
-            url("/cluster"),
-        )
-    if node.clock_offset_ms is not None and abs(node.clock_offset_ms) > _CLOCK_OFF_MS:
+def _of_queues(view: View, overview: Overview) -> Iterator[Trouble]:
+    for queue in overview.longest_waits[:_SHOWN_WAITS]:
+        if queue.oldest_wait_ms > _LONG_WAIT_MS:
+            yield Trouble(
+                "bad" if not view.cluster.workers else "warn",
+                "long wait",
+                f"The oldest job of {queue.name} has waited for {duration(queue.oldest_wait_ms)};"
+                f" {number(queue.queued)} are due, {number(queue.running)} run.",
+                "Start more workers for it, or look why its jobs are slow."
+                if view.cluster.workers
+                else "No worker runs: start one with `raftsched worker`.",
+                url("/jobs", queue=queue.name, status="queued"),
+            )
+    for queue in overview.paused:
+        pause = queue.settings.pause
+        reason = f": {pause.reason}" if pause is not None and pause.reason else ""
         yield Trouble(
             "warn",
-            "clock off",
-            f"The clock of node {node.id} is off by {number(node.clock_offset_ms)} ms.",
-            "Check its time service. A leader whose clock is off hands over.",
-            url("/cluster"),
+            "queue paused",
+            f"{queue.name} is paused{reason}; {number(queue.queued)} jobs are due.",
+            "Resume it when its reason is gone.",
+            url(f"/queues/{queue.name}"),
+            pause.since.isoformat() if pause is not None else None,
         )
+    if overview.paused_count > len(overview.paused):
+        more = overview.paused_count - len(overview.paused)
+        yield Trouble("warn", "queue paused", f"{number(more)} more queues are paused.", "", url("/queues"))
 
 
-def _of_queues(queues: Sequence[QueueInfo], workers: Sequence[dict[str, Any]]) -> Iterator[Trouble]:
-    late = max(queues, key=lambda queue: queue.oldest_wait_ms if queue.settings.pause is None else 0, default=None)
-    if late is not None and late.settings.pause is None and late.oldest_wait_ms > _LONG_WAIT_MS:
-        todo = "Start more workers for it." if workers else "No worker runs: start one with `raftsched worker`."
-        yield Trouble(
-            "bad",
-            "long wait",
-            f"The oldest job of {late.name} has waited for {duration(late.oldest_wait_ms)};"
-            f" {number(late.queued)} are due.",
-            todo,
-            url("/jobs", queue=late.name, status="queued"),
-        )
-    for queue in queues:
-        if queue.settings.pause is not None:
-            reason = f": {queue.settings.pause.reason}" if queue.settings.pause.reason else ""
-            yield Trouble(
-                "warn",
-                "queue paused",
-                f"{queue.name} is paused{reason}; {number(queue.queued)} jobs are due.",
-                "Resume it when its reason is gone.",
-                url("/queues", name=queue.name),
-            )
-
-
-def _of_dead_letters(jobs: Sequence[JobInfo], *, has_more: bool) -> Iterator[Trouble]:
-    for reason, count in Counter(job.failure_reason or "unknown" for job in jobs).most_common():
-        shown = f"{number(count)} or more" if has_more else number(count)
+def _of_dead_letters(overview: Overview) -> Iterator[Trouble]:
+    for reason, count in overview.dead_letters.items():
         yield Trouble(
             "warn",
             "dead letters",
-            f"{shown} jobs were given up: {words(reason)}.",
+            f"{number(count)} {'job was' if count == 1 else 'jobs were'} given up: {words(reason)}.",
             "Read the error, fix its cause, and requeue them together.",
             url("/jobs", status="dead_letter", reason=reason),
         )
 
 
-def _of_schedules(schedules: Sequence[ScheduleInfo]) -> Iterator[Trouble]:
+def _of_schedules(view: View, schedules: Sequence[ScheduleInfo]) -> Iterator[Trouble]:
     for schedule in schedules:
+        name, link = schedule.name or schedule.id, url(f"/schedules/{schedule.id}")
         for alarm in schedule.alarms:
+            yield Trouble("warn", "schedule", f"{name}: {words(alarm.event)}.", "Look at its latest runs.", link)
+        is_late = schedule.next_at is not None and view.now - schedule.next_at > _LATE
+        if is_late and schedule.pause is None and schedule.next_at is not None:
+            todo = "Each fire time is decided by the leader: look whether there is one, and at its clock."
             yield Trouble(
-                "warn",
-                "schedule",
-                f"{schedule.name or schedule.id}: {words(alarm.event)}.",
-                "Look at its latest runs.",
-                url(f"/schedules/{schedule.id}"),
+                "bad",
+                "schedule late",
+                f"{name} has not been decided in time.",
+                todo,
+                link,
+                schedule.next_at.isoformat(),
             )
 
 

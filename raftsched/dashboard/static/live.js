@@ -54,7 +54,11 @@ async function refresh() {
       location.reload();
       return;
     }
-    if (!reply.ok && reply.status !== 404) return;
+    if (!reply.ok && reply.status !== 404) {
+      isGone(new Date());
+      return;
+    }
+    if (gone) gone.hidden = true;
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     let changed = false;
     for (const old of document.querySelectorAll("[data-live][id]")) {
@@ -91,7 +95,6 @@ function open() {
   source = new EventSource(stream);
   source.addEventListener("open", () => {
     if (gone && !gone.hidden) refresh();
-    if (gone) gone.hidden = true;
     document.documentElement.dataset.stream = "open";
   });
   source.addEventListener("change", refresh);

@@ -51,6 +51,7 @@ ALLOWED: Final = {
     "POST /api/v1/tokens/{id}/rotate": "tenant_admin admin",
     "DELETE /api/v1/tokens/{id}": "tenant_admin admin",
     "GET /api/v1/whoami": _ALL,
+    "GET /api/v1/overview": _READ,
     "GET /api/v1/audit": _MANY,
     "GET /api/v1/events": _READ,
     "GET /api/v1/workers": _READ,

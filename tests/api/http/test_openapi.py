@@ -94,6 +94,7 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/audit": {"get"},
         "/api/v1/workers": {"get"},
         "/api/v1/whoami": {"get"},
+        "/api/v1/overview": {"get"},
         "/api/v1/cluster": {"get"},
         "/api/v1/cluster/node": {"get"},
         "/api/v1/cluster/members": {"post"},

@@ -1,0 +1,103 @@
+"""Summarise all queues for people: totals, the busiest queues, the longest waits, pauses, and dead letters by reason.
+
+All of it comes from counts in memory, at some tenth of a microsecond each, but for the longest waits: each queue costs a
+look into the ready index, so only the `limits.OVERVIEW_QUEUES_MAX` queues with the most due jobs are looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from heapq import nlargest
+from itertools import chain, islice
+from typing import Final
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.access.principal import Principal, principal_of
+from raftsched.api.access.rules import Access
+from raftsched.api.backend import Backend
+from raftsched.api.http.consistency import Reading, read
+from raftsched.api.http.routes import Route, route
+from raftsched.api.queues.routes import Queues
+from raftsched.core.records.job import Status
+from raftsched.leader.dispatch.depths import due_by_time, oldest_wait_ms
+from raftsched.wire.common import ReadQuery
+from raftsched.wire.queues import OverviewReply
+
+_SHOWN_MAX: Final = 12
+"""Queues in each of the lists."""
+
+Counts = dict[str, Counter[Status]]
+
+
+class Overview:
+    """The route of the overview."""
+
+    def __init__(self, backend: Backend, queues: Queues) -> None:
+        self._backend = backend
+        self._queues = queues
+
+    def routes(self) -> tuple[Route, ...]:
+        return (route(Access.READ, "GET", "/overview", self.get_overview, OverviewReply, query=ReadQuery),)
+
+    async def get_overview(self, request: web.Request) -> web.Response:
+        """Read how much there is to do, the queues that need a look, and the dead letters by reason."""
+        _, reading = read(self._backend, request, ReadQuery)
+        caller = principal_of(request)
+        counts, is_exact = _counts(reading, caller)
+        totals: Counter[Status] = sum(counts.values(), Counter())
+        paused = [queue.name for queue in reading.state.queues() if queue.paused and caller.sees_queue(queue.name)]
+        busiest = nlargest(_SHOWN_MAX, counts, key=lambda queue: _busyness(counts[queue]))
+        waits, all_looked_at = _longest_waits(reading, caller, counts, set(paused))
+        lists = (busiest, waits, paused[:_SHOWN_MAX])
+        by_name = {each.name: each for each in self._queues.replies(reading, caller, sorted({*chain(*lists)}))}
+        shown = [[by_name[name] for name in names] for names in lists]
+        return reading.response(
+            OverviewReply(
+                tenant=caller.scope,
+                jobs={status.label: totals[status] for status in Status},
+                exact=is_exact and all_looked_at,
+                queue_count=len(counts),
+                busiest=shown[0],
+                longest_waits=shown[1],
+                paused=shown[2],
+                paused_count=len(paused),
+                dead_letters=_dead_letters(reading, caller),
+            )
+        )
+
+
+def _counts(reading: Reading, caller: Principal) -> tuple[Counts, bool]:
+    """Return the jobs of each queue by the status that users see, and whether these are exact."""
+    counts: Counts = defaultdict(Counter)
+    for (tenant, queue, status), count in reading.state.counters().items():
+        if caller.sees(tenant):
+            counts[queue][status] += count
+    due, is_exact = due_by_time(reading.state, reading.now_ms)
+    for job in due:
+        if caller.sees(job.tenant):
+            counts[job.spec.queue][job.status] -= 1
+            counts[job.spec.queue][Status.QUEUED] += 1
+    return counts, is_exact
+
+
+def _busyness(counts: Counter[Status]) -> tuple[int, int, int]:
+    return counts[Status.QUEUED], counts[Status.RUNNING], counts.total()
+
+
+def _longest_waits(reading: Reading, caller: Principal, counts: Counts, paused: set[str]) -> tuple[list[str], bool]:
+    """Return the queues in which a job waits for longest, the longest first, and whether all queues were looked at."""
+    waiting = [queue for queue, of_queue in counts.items() if of_queue[Status.QUEUED] and queue not in paused]
+    looked_at = nlargest(limits.OVERVIEW_QUEUES_MAX, waiting, key=lambda queue: counts[queue][Status.QUEUED])
+    waits = {queue: oldest_wait_ms(reading.state, queue, reading.now_ms, caller.scope) for queue in looked_at}
+    longest = sorted((queue for queue in waits if waits[queue]), key=waits.__getitem__, reverse=True)
+    return [*islice(longest, _SHOWN_MAX)], len(looked_at) == len(waiting)
+
+
+def _dead_letters(reading: Reading, caller: Principal) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for (tenant, reason), count in reading.state.dead_letter_counts().items():
+        if caller.sees(tenant):
+            counts[reason] += count
+    return dict(counts.most_common())
