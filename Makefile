@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-all test-times lint docs audit sbom lock bench sim upgrade-drill drills backup-drill container-drill clean
+.PHONY: help demo test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills backup-drill container-drill clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -39,6 +39,9 @@ lint: $(READY) ## ruff, mypy and the import contracts
 
 docs: $(READY) ## build the documentation into site/, and check its links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file configs/mkdocs.yml
+
+screenshots: $(READY) ## pictures of the dashboard's pages for its documentation; needs Chromium
+	$(BIN)/python -m tests.dashboard.screenshots
 
 LOCK := configs/requirements.lock
 PIN := $(BIN)/pip-compile --quiet --generate-hashes --no-header --strip-extras --no-emit-find-links
