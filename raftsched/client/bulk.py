@@ -16,6 +16,7 @@ from raftsched.client.blocking import Blocking, blocking, blocking_each
 from raftsched.client.http.calls import Calls, given
 from raftsched.client.records import BulkResult, JobInfo
 from raftsched.client.specs import Moment, Priority
+from raftsched.wire.bulk import DeadLetterReasonsReply
 
 _SHOWN_MAX = 100
 """Failures and samples that a result holds."""
@@ -127,6 +128,10 @@ class DeadLetters:
         query = given(reason=reason, queue=queue, name=name, tag=tag, tenant=tenant, order=order, limit=page_size)
         return self._calls.each(JobInfo, "/dead-letters", "jobs", query)
 
+    async def reasons(self) -> dict[str, int]:
+        """Return the number of dead letters of all queues by the reason why they were given up."""
+        return (await self._calls.call(DeadLetterReasonsReply, "GET", "/dead-letters/reasons")).reasons
+
     async def requeue(
         self,
         *,
@@ -135,12 +140,14 @@ class DeadLetters:
         reason: str | None = None,
         all: bool = False,  # noqa: A002  # as above
         dry_run: bool = False,
+        jobs_max: int | None = None,
     ) -> BulkResult:
         """Requeue jobs of the dead-letter queue: by `ids`, by `filter`, by the `reason` alone, or all.
 
-        Raises as `Client.bulk` does.
+        It stops once `jobs_max` or more were found; the result then has a `next_cursor`. Raises as `Client.bulk` does.
         """
-        return await self._change("requeue", given(ids=ids, filter=filter, reason=reason, all=all), dry_run=dry_run)
+        selected = given(ids=ids, filter=filter, reason=reason, all=all)
+        return await self._change("requeue", selected, dry_run=dry_run, jobs_max=jobs_max)
 
     async def purge(
         self,
@@ -150,18 +157,22 @@ class DeadLetters:
         reason: str | None = None,
         all: bool = False,  # noqa: A002  # as above
         dry_run: bool = False,
+        jobs_max: int | None = None,
     ) -> BulkResult:
         """Remove jobs of the dead-letter queue permanently; selected as for `requeue`, with the same errors."""
-        return await self._change("purge", given(ids=ids, filter=filter, reason=reason, all=all), dry_run=dry_run)
+        selected = given(ids=ids, filter=filter, reason=reason, all=all)
+        return await self._change("purge", selected, dry_run=dry_run, jobs_max=jobs_max)
 
-    async def _change(self, what: str, document: dict[str, Any], *, dry_run: bool) -> BulkResult:
-        return await send_all(self._calls, f"/dead-letters/{what}", document | {"dry_run": dry_run})
+    async def _change(self, what: str, document: dict[str, Any], *, dry_run: bool, jobs_max: int | None) -> BulkResult:
+        whole = document | {"dry_run": dry_run}
+        return await send_all(self._calls, f"/dead-letters/{what}", whole, jobs_max=jobs_max)
 
 
 class BlockingDeadLetters(Blocking[DeadLetters]):
     """`DeadLetters` without `await`."""
 
     list = blocking_each(DeadLetters.list)
+    reasons = blocking(DeadLetters.reasons)
     requeue = blocking(DeadLetters.requeue)
     purge = blocking(DeadLetters.purge)
 

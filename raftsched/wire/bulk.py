@@ -115,6 +115,12 @@ class DeadLettersQuery(ReadQuery, frozen=True):
     cursor: Cursor | None = None
 
 
+class DeadLetterReasonsReply(Reply, frozen=True):
+    """The number of dead letters by the reason why they were given up; reasons without any are left out."""
+
+    reasons: dict[str, int] = {}
+
+
 class BulkFailure(Reply, frozen=True):
     """A job that was not changed, and the reason."""
 

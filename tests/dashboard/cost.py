@@ -57,6 +57,19 @@ class Pages:
         await self.read(path)
         return self.store.row_count - before
 
+    async def fail(self, queue: str, count: int) -> None:
+        """Lease `count` jobs of `queue`, and let their attempts fail."""
+        api = f"{self.node.api_url}/api/v1"
+        while count > 0:
+            asked = {"worker": "w", "queues": [queue], "capacity": min(count, 100)}
+            leases = (await (await self.session.post(f"{api}/leases", json=asked)).json())["leases"]
+            outcomes = [
+                {"run_id": each["run_id"], "fencing_token": each["fencing_token"], "status": "failed"}
+                for each in leases
+            ]
+            await self.session.post(f"{api}/leases/outcomes", json={"worker": "w", "outcomes": outcomes})
+            count -= len(leases)
+
 
 @asynccontextmanager
 async def pages() -> AsyncIterator[Pages]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from raftsched import Worker
 from raftsched.client import Client
+from raftsched.dashboard.error_groups import groups_of
 
 ATTACK: Final = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}"
 PATHS: Final = {
@@ -27,6 +28,10 @@ PATHS: Final = {
     "/jobs/{failed}/delete": "delete",
     "/jobs/bulk?action=retry&status=dead_letter": "bulk",
     "/submit": "submit",
+    "/dead-letters": "dead-letters",
+    "/dead-letters/groups/{group}": "dead-letters-group",
+    "/dead-letters/requeue?all=yes": "dead-letters-requeue",
+    "/dead-letters/purge?reason=attempts_exhausted": "dead-letters-purge",
     "/schedules": "schedules",
     "/schedules/{schedule}": "schedule",
     "/schedules/{schedule}?month=2035-03": "schedule-month",
@@ -111,6 +116,7 @@ async def _submitted(client: Client) -> Mapping[str, str]:
         "later": later.id,
         "waiting": waiting.id,
         "schedule": await _scheduled(client),
+        "group": groups_of([await client.get(failed.id)])[0].key,
     }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched.dashboard.page import Page
-from raftsched.dashboard.pages import cluster, job, job_actions, jobs, overview, schedules, search, submit
+from raftsched.dashboard.pages import cluster, dead_letters, job, job_actions, jobs, overview, schedules, search, submit
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *jobs.PAGES,
     *schedules.PAGES,
+    *dead_letters.PAGES,
     *submit.PAGES,
     *job.PAGES,
     *job_actions.PAGES,

@@ -74,6 +74,7 @@ ALLOWED: Final = {
     "POST /api/v1/jobs/{id}/replay": _CHANGE,
     "POST /api/v1/jobs/bulk": _MANY,
     "GET /api/v1/dead-letters": _READ,
+    "GET /api/v1/dead-letters/reasons": _READ,
     "POST /api/v1/dead-letters/requeue": _MANY,
     "POST /api/v1/dead-letters/purge": _MANY,
     "POST /api/v1/workflows": _CHANGE,

@@ -60,6 +60,7 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/jobs/{id}/result": {"get"},
         "/api/v1/jobs/{id}/explain": {"get"},
         "/api/v1/dead-letters": {"get"},
+        "/api/v1/dead-letters/reasons": {"get"},
         "/api/v1/dead-letters/requeue": {"post"},
         "/api/v1/dead-letters/purge": {"post"},
         "/api/v1/workflows": {"get", "post"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, Literal
 
 from aiohttp import web
@@ -12,6 +13,7 @@ from raftsched.api.access.requests import query_in
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Route, change, route
 from raftsched.api.jobs.bulk.routes import Bulk, DeadLetterScope
@@ -22,10 +24,12 @@ from raftsched.wire.bulk import (
     BulkReply,
     BulkRequest,
     DeadLetterFilter,
+    DeadLetterReasonsReply,
     DeadLettersQuery,
     DeadLettersRequest,
     JobFilter,
 )
+from raftsched.wire.common import ReadQuery
 from raftsched.wire.jobs import JobsPage, ListQuery
 
 _STATUS: Final = "dead_letter"
@@ -43,6 +47,14 @@ class DeadLetters:
     def routes(self) -> tuple[Route, ...]:
         return (
             route(Access.READ, "GET", "/dead-letters", self.list_dead_letters, JobsPage, query=DeadLettersQuery),
+            route(
+                Access.READ,
+                "GET",
+                "/dead-letters/reasons",
+                self.count_dead_letters,
+                DeadLetterReasonsReply,
+                query=ReadQuery,
+            ),
             change(
                 Access.OPERATE,
                 "POST",
@@ -65,6 +77,16 @@ class DeadLetters:
         """List the jobs of the dead-letter queue, the latest first."""
         query = query_in(request, DeadLettersQuery)
         return await list_response(self._backend, ListQuery(status=[_STATUS], **structs.asdict(query)))
+
+    async def count_dead_letters(self, request: web.Request) -> web.Response:
+        """Count the dead letters of all queues by reason, from counters."""
+        _, reading = read(self._backend, request, ReadQuery)
+        caller = principal_of(request)
+        counts: Counter[str] = Counter()
+        for (tenant, reason), count in reading.state.dead_letter_counts().items():
+            if caller.sees(tenant):
+                counts[reason] += count
+        return reading.response(DeadLetterReasonsReply(reasons=dict(sorted(counts.items()))))
 
     async def requeue_dead_letters(self, request: web.Request) -> web.Response:
         """Requeue jobs of the dead-letter queue, up to 10,000 at a time."""

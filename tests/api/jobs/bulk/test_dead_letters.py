@@ -35,6 +35,16 @@ async def test_dead_letters_are_listed_by_reason_the_latest_first(api: Api) -> N
     assert job == (await api.get(f"jobs/{second}")).json
 
 
+async def test_dead_letters_are_counted_by_reason_for_who_sees_them(api: Api, follower: Api) -> None:
+    await _dead(api, "a")
+    await _dead(api, "a")
+    await _dead(api, "b", retryable=False, tenant="acme")
+    for asked in (api, follower):
+        assert (await asked.get("dead-letters/reasons")).json == {"reasons": {"attempts_exhausted": 2, "rejected": 1}}
+    bound = await api.ask("GET", "dead-letters/reasons", headers={"Raftsched-Tenant": "acme"})
+    assert bound.json == {"reasons": {"rejected": 1}}
+
+
 async def test_dead_letters_refuse_unknown_parameters_and_reasons_and_name_those_that_there_are(api: Api) -> None:
     wrong = malformed({"status": ["completed"], "reason": ["foo"]})
     assert await misjudged(wrong, lambda query: api.get("dead-letters", **query)) == []
