@@ -174,6 +174,16 @@ class EventLog:
             return None
         return [self._at(each) for each in range(number, min(self._end, number + limit))]
 
+    def latest(self, since_ms: int) -> tuple[list[Event], bool]:
+        """Return the events since then, the latest first, and whether these are all: older ones may be forgotten."""
+        found: list[Event] = []
+        for number in range(self._end - 1, self._begin - 1, -1):
+            event = self._at(number)
+            if event.at_ms < since_ms:
+                return found, True
+            found.append(event)
+        return found, self._forgotten is None
+
     async def arrival(self) -> None:
         """Wait until `feed` is called."""
         self._is_awaited = True

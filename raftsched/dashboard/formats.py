@@ -57,6 +57,11 @@ def number(count: float | None) -> str:
     return UNKNOWN if count is None else f"{count:,.0f}"
 
 
+def rate(per_second: float) -> str:
+    """Return a rate with as many digits as it needs."""
+    return f"{per_second:,.0f}" if per_second >= 10 or not per_second else f"{per_second:.2f}"
+
+
 def size(count: float | None) -> str:
     """Return bytes in a unit that leaves at most four digits."""
     if count is None:
@@ -101,6 +106,7 @@ FILTERS: Final = {
     "duration": duration,
     "seconds": seconds,
     "number": number,
+    "rate": rate,
     "size": size,
     "words": words,
     "status": status,

@@ -12,7 +12,7 @@ about nodes gets a message at each look, since a node goes down, and clocks and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -22,7 +22,7 @@ from aiohttp import web
 from raftsched import limits
 from raftsched.client import Client
 from raftsched.dashboard.channel import NotingHttp
-from raftsched.dashboard.session import Session, read_session
+from raftsched.dashboard.session import read_session
 from raftsched.dashboard.site import Site
 from raftsched.errors import RaftschedError, Rejected, Unavailable
 
@@ -65,7 +65,7 @@ class Live:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
             await response.prepare(request)
             job_id, is_about_nodes = request.query.get("job", ""), "nodes" in request.query
-            async with self._watch(session, job_id, is_about_nodes=is_about_nodes) as watch:
+            async with self._watch(request, job_id, is_about_nodes=is_about_nodes) as watch:
                 await self._send(response, watch)
             return response
         finally:
@@ -81,9 +81,14 @@ class Live:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     @asynccontextmanager
-    async def _watch(self, session: Session, job_id: str, *, is_about_nodes: bool) -> AsyncIterator[_Watch]:
+    async def _watch(self, request: web.Request, job_id: str, *, is_about_nodes: bool) -> AsyncIterator[_Watch]:
         noting = NotingHttp(self._site.http)
-        watch = _Watch(self._site.client(session, noting), noting)
+
+        def client() -> Client:
+            # Made again each time: what a certificate is exchanged for is valid for a minute only.
+            return self._site.client(read_session(request, self._site.door), noting)
+
+        watch = _Watch(client, noting)
         tasks = [asyncio.create_task(watch.pulse(at_each_look=is_about_nodes))]
         if job_id:
             tasks.append(asyncio.create_task(watch.follow(job_id)))
@@ -98,7 +103,7 @@ class Live:
 class _Watch:
     """Notices changes for one open page."""
 
-    def __init__(self, client: Client, noting: NotingHttp) -> None:
+    def __init__(self, client: Callable[[], Client], noting: NotingHttp) -> None:
         self._client = client
         self._noting = noting
         self._changed = asyncio.Event()
@@ -123,7 +128,7 @@ class _Watch:
         while not self.is_refused:
             found: tuple[str, ...] = ()
             try:
-                cluster = await self._client.cluster()
+                cluster = await self._client().cluster()
                 found = (self._noting.revision, cluster.get("leader", ""), cluster.get("health", ""))
             except Rejected as error:
                 self._refuse(error)
@@ -138,7 +143,7 @@ class _Watch:
         """Wait for the events of a job."""
         while not self.is_refused:
             try:
-                async for _ in self._client.events(job=job_id):
+                async for _ in self._client().events(job=job_id):
                     self._changed.set()
             except Rejected as error:
                 self._refuse(error)

@@ -150,6 +150,19 @@ class QueuesReply(Reply, frozen=True):
     next_cursor: str | None
 
 
+class RatesReply(Reply, frozen=True):
+    """Jobs per second lately, as the answering node has seen them."""
+
+    submitted: float = 0.0
+    completed: float = 0.0
+    failed: float = 0.0
+    """Attempts that failed, and are made again."""
+    dead_letter: float = 0.0
+    """Jobs that were given up."""
+    over_seconds: float = 0.0
+    """The time that was looked at: a minute, or less if more happened than is kept."""
+
+
 class OverviewDocument(Reply, Generic[T], frozen=True):
     """All queues in short: how much there is to do, and the queues that need a look."""
 
@@ -171,6 +184,7 @@ class OverviewDocument(Reply, Generic[T], frozen=True):
     paused_count: int = 0
     dead_letters: dict[str, int] = {}
     """Jobs of the dead-letter queue by reason, the most frequent first."""
+    rates: RatesReply = RatesReply()
 
 
 class OverviewReply(OverviewDocument[Time], frozen=True):

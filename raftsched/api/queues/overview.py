@@ -17,16 +17,18 @@ from raftsched import limits
 from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
+from raftsched.api.event_log import EventLog
 from raftsched.api.http.consistency import Reading, read
 from raftsched.api.http.routes import Route, route
 from raftsched.api.queues.routes import Queues
 from raftsched.core.records.job import Status
 from raftsched.leader.dispatch.depths import due_by_time, oldest_wait_ms
 from raftsched.wire.common import ReadQuery
-from raftsched.wire.queues import OverviewReply
+from raftsched.wire.queues import OverviewReply, RatesReply
 
 _SHOWN_MAX: Final = 12
 """Queues in each of the lists."""
+_RATES_MS: Final = 60_000
 
 Counts = dict[str, Counter[Status]]
 
@@ -64,6 +66,7 @@ class Overview:
                 paused=shown[2],
                 paused_count=len(paused),
                 dead_letters=_dead_letters(reading, caller),
+                rates=_rates(self._backend.events, caller, reading.now_ms),
             )
         )
 
@@ -93,6 +96,21 @@ def _longest_waits(reading: Reading, caller: Principal, counts: Counts, paused: 
     waits = {queue: oldest_wait_ms(reading.state, queue, reading.now_ms, caller.scope) for queue in looked_at}
     longest = sorted((queue for queue in waits if waits[queue]), key=waits.__getitem__, reverse=True)
     return [*islice(longest, _SHOWN_MAX)], len(looked_at) == len(waiting)
+
+
+def _rates(events: EventLog, caller: Principal, now_ms: int) -> RatesReply:
+    """Return the rates of the events of the last minute, as far as this node has kept them."""
+    latest, are_all = events.latest(now_ms - _RATES_MS)
+    oldest_ms = now_ms - _RATES_MS if are_all or not latest else latest[-1].at_ms
+    seconds = max(1.0, (now_ms - oldest_ms) / 1000)
+    counts = Counter(event.type for event in latest if caller.sees(event.tenant))
+    return RatesReply(
+        submitted=counts["job.created"] / seconds,
+        completed=counts["job.completed"] / seconds,
+        failed=counts["job.retrying"] / seconds,
+        dead_letter=counts["job.dead_letter"] / seconds,
+        over_seconds=seconds,
+    )
 
 
 def _dead_letters(reading: Reading, caller: Principal) -> dict[str, int]:

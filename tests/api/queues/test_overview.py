@@ -30,6 +30,7 @@ async def test_overview_counts_by_the_status_that_users_see_and_names_what_needs
     assert (_names(found["paused"]), found["paused_count"]) == (["paused"], 1)
     assert found["paused"][0]["settings"]["pause"]["reason"] == "night"
     assert (found["queue_count"], found["exact"], found["dead_letters"]) == (4, True, {})
+    assert found["rates"] == {"submitted": 6 / 60, "completed": 0, "failed": 0, "dead_letter": 0, "over_seconds": 60}
     stale = (await follower.get("overview", consistency="stale")).json
     assert stale["jobs"] == found["jobs"]
 
