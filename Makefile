@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills backup-drill container-drill clean
+.PHONY: help demo test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills backup-drill container-drill binary binary-demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -95,6 +95,24 @@ JOBS ?= 3000
 
 container-drill: $(READY) ## the image, built and run as three nodes in containers, the leader killed under load
 	$(BIN)/python -m tests.drills.container --jobs $(JOBS)
+
+PYINSTALLER := pyinstaller==6.22.3
+BUILT := build/binary/env
+PIP := $(PYTHON) -m pip --python $(BUILT)/bin/python install --quiet
+
+binary: ## one file that needs no Python: build/raftsched
+	rm -rf build/lib
+	$(PYTHON) -m venv --clear --without-pip $(BUILT)
+	$(PIP) --require-hashes --requirement configs/build.lock
+	$(PIP) --require-hashes --no-build-isolation --requirement $(LOCK)
+	$(PIP) --no-build-isolation --no-deps .
+	$(PIP) $(PYINSTALLER)
+	$(BUILT)/bin/pyinstaller --noconfirm --log-level ERROR --distpath build --workpath build/binary/work \
+		configs/binary/raftsched.spec
+	@ls -l build/raftsched
+
+binary-demo: $(READY) binary ## the demo, by that file, where there is nothing but the C library
+	$(BIN)/python -m tests.drills.binary build/raftsched
 
 # `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
 $(READY): pyproject.toml

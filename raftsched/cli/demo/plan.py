@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from raftsched.client import JobSpec
 from raftsched.client.kinds import http_job, shell_job
+from raftsched.single_file import IS_SINGLE_FILE
 
 KINDS: Final = {
     "hash": "a digest of each file of Python's library",
@@ -137,7 +138,12 @@ def report_lines() -> list[str]:
 
 
 def library_files() -> list[Path]:
-    """Return every .py file of Python's standard library, without installed packages."""
+    """Return every .py file of Python's standard library, without installed packages.
+
+    The single-file program holds the library as one archive: there it is every file that was unpacked.
+    """
+    if IS_SINGLE_FILE:
+        return sorted(path for path in Path(sys.prefix).rglob("*") if path.is_file())
     root = Path(sysconfig.get_path("stdlib"))
     foreign = {"site-packages", "dist-packages"}
     return sorted(path for path in root.rglob("*.py") if not foreign & set(path.parts) and path.is_file())

@@ -77,7 +77,8 @@ def _is_expected(result: Any, expected: Any) -> bool:
 def _differences(plan: Planned, job: JobInfo, recorded: Sequence[str]) -> list[str]:
     what = f"{plan.kind} {job.id}"
     if job.status != plan.ends_as:
-        return [f"{what} ended as {job.status}, not {plan.ends_as}"]
+        reason = f": {job.error.message}" if job.error else ""
+        return [f"{what} ended as {job.status}, not {plan.ends_as}{reason}"]
     faults = []
     if not _is_expected(job.result, plan.result):
         faults.append(f"{what} has the result {job.result!r}, not {plan.result!r}")

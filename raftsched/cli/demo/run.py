@@ -26,6 +26,7 @@ from raftsched.cli.terminal.output import console
 from raftsched.client import Client, Job
 from raftsched.client.records import Graph
 from raftsched.errors import RaftschedError
+from raftsched.single_file import own_variables
 
 WORKER_COUNT = 2
 FINISH_SECONDS_MAX = 120.0
@@ -78,7 +79,8 @@ def _introduce(cluster: LocalCluster, leader: LocalNode) -> None:
 def _workers(cluster: LocalCluster, ledger: Path, *, token: str) -> Iterator[None]:
     app = ["--app", "raftsched.cli.demo.jobs:worker"]
     queues = [part for kind in EXECUTED_KINDS if kind.startswith("shell") for part in ("--queue", kind)]
-    shell = ["--shell", "--allow", sys.executable, *queues]
+    passed_on = [part for name in own_variables() for part in ("--env", name)]
+    shell = ["--shell", "--allow", sys.executable, *passed_on, *queues]
     command = [sys.executable, "-m", "raftsched", "worker", UNTIL_STDIN_ENDS]
     environment = os.environ | {
         "RAFTSCHED_URL": " ".join(cluster.urls),

@@ -14,6 +14,7 @@ import click
 
 from raftsched.executors.shell.errors import CommandNotStarted, CommandRefused, SupervisorDied
 from raftsched.executors.shell.process import Command, Take, run
+from raftsched.single_file import others_variables
 
 GRACE_SECONDS: Final = 5.0
 """Time from SIGTERM to SIGKILL for a command that must stop."""
@@ -40,7 +41,7 @@ def own_command(argv: Sequence[str], variables: Mapping[str, str] | None = None)
     return Command(
         program=os.path.abspath(program),  # noqa: PTH100  # links are not followed: the name chooses what some do
         argv=tuple(argv),
-        env={**os.environ, **(variables or {})},
+        env={**others_variables(), **(variables or {})},
         cwd=os.getcwd(),  # noqa: PTH109  # the plain text
         stdin=None,
     )

@@ -27,6 +27,7 @@ import msgspec
 
 from raftsched.executors.shell import supervisor
 from raftsched.executors.shell.errors import CommandNotStarted, CommandRefused, SupervisorDied
+from raftsched.single_file import own_variables
 
 _CHUNK_BYTES = 16 * 1024
 """Bytes of output taken at a time. What is not taken waits in the pipe, and makes the command wait."""
@@ -208,7 +209,7 @@ def _started_supervisor(control: int, stdin: IO[bytes]) -> subprocess.Popen[byte
         stderr=subprocess.PIPE,
         bufsize=0,
         cwd="/",
-        env={},
+        env=own_variables(),
         pass_fds=[control],
         start_new_session=True,
     )

@@ -30,10 +30,22 @@ _FILES: Final = {
 }
 _SETTINGS: Final = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 _LEFT_OUT: Final = frozenset(("site-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3"))
-_LOADED_LATER: Final = (
-    *("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2"),  # by glibc itself, for names of users and hosts
-    *("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libgcc_s.so.1", "libstdc++.so.6"),  # by wheels
+_GLIBC: Final = tuple(
+    f"lib{name}"
+    for name in (
+        "m.so.6",
+        "pthread.so.0",
+        "dl.so.2",
+        "rt.so.1",
+        "util.so.1",
+        "resolv.so.2",
+        "nss_files.so.2",
+        "nss_dns.so.2",
+    )
 )
+"""Parts of the C library that programs load later, or by names of older releases."""
+_OF_GCC: Final = ("libgcc_s.so.1", "libstdc++.so.6")
+"""What packages with compiled parts need."""
 _LIBRARY: Final = re.compile(r"(?:=> |^\s+)(/\S+)", re.MULTILINE)
 
 
@@ -52,7 +64,7 @@ def write_root(stream: IO[bytes]) -> None:
         for setting in filter(Path.exists, map(Path, _SETTINGS)):
             archive.add(setting, str(setting).lstrip("/"))
         binaries = [*programs, *_add_python(archive)]
-        for path in _libraries_of(binaries):
+        for path in libraries_of(binaries, _OF_GCC):
             # The loader looks into usr/lib; programs name their interpreter by its whole path.
             inside = str(path).lstrip("/") if path.name.startswith("ld-") else f"usr/lib/{path.name}"
             archive.add(path, re.sub(r"^lib", "usr/lib", inside))
@@ -93,12 +105,14 @@ def _files(directory: Path) -> Iterator[Path]:
             yield path
 
 
-def _libraries_of(binaries: Iterable[Path]) -> list[Path]:
-    """Return the shared libraries that the binaries need, the loader among them."""
+def libraries_of(binaries: Iterable[Path], others: Iterable[str] = ()) -> list[Path]:
+    """Return the shared libraries that the binaries need, the whole C library and its loader, and `others` by name."""
     told = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     named = {Path(found) for found in _LIBRARY.findall(told)}
     folders = {path.parent for path in named if path.name.startswith("libc.so")}
-    return sorted(named | {folder / name for folder in folders for name in _LOADED_LATER if (folder / name).exists()})
+    return sorted(
+        named | {folder / name for folder in folders for name in (*_GLIBC, *others) if (folder / name).exists()}
+    )
 
 
 def _found(program: str) -> str:
