@@ -16,13 +16,11 @@ from pathlib import Path
 
 import structlog
 from aiohttp import web
-from msgspec.structs import replace
 
 from raftsched import limits, logs
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
 from raftsched.api.app import create_app, create_runner
-from raftsched.api.cluster.problems import Sightings, find
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig, ReadConfig
 from raftsched.consensus.disk_space import ClusterSpace
@@ -37,7 +35,6 @@ from raftsched.consensus.proposer import Proposer
 from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.consensus.replica import Replica, ReplicaSettings
-from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CODEC_VERSION, NewWork
 from raftsched.core.records.api_token import TOKEN_PREFIX, Role
@@ -48,7 +45,7 @@ from raftsched.core.state.writes import PutClusterKey, Write
 from raftsched.dashboard.app import add_dashboard
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.encryption.cipher import NO_KEYS, Cipher
-from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
+from raftsched.errors import InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.metrics.reading import Reading
@@ -56,9 +53,9 @@ from raftsched.metrics.requests import RequestTimes
 from raftsched.node.backups import Backups
 from raftsched.node.bound_ports import bind_ports
 from raftsched.node.certificates import Certificates
-from raftsched.node.cluster_key import difference, require_cluster_key
+from raftsched.node.cluster_key import require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
-from raftsched.node.facts import Expiry, facts_of
+from raftsched.node.facts import Expiry
 from raftsched.node.identity import DirectoryClaim
 from raftsched.node.live_settings import LiveSettings
 from raftsched.node.metrics import NodeMetrics
@@ -67,6 +64,7 @@ from raftsched.node.reencryption import Reencryption
 from raftsched.node.service_manager import READY, STOPPING, notify
 from raftsched.node.shutdown import Shutdown
 from raftsched.node.state_watch import watch_state
+from raftsched.node.status import StatusReader
 from raftsched.node.unique_keys import keyed
 from raftsched.ports import Clock, Randomness, Wake
 from raftsched.storage.backup import OpenBackup
@@ -115,14 +113,10 @@ class Node:
         self._leader_settings = LeaderSettings()
         self._leadership: Leadership | None = None
         self._terms: set[asyncio.Task[None]] = set()
-        self._is_stopping = False
         self._executor_token: Callable[[], str] = str
         """Returns the token of this node's executors; "" = they need none."""
         self._expiries: Callable[[], Sequence[Expiry]] = tuple
         """Returns when the certificates of this node expire."""
-        self._sightings = Sightings()
-        self._started_ms = clock.wall_ms()
-        self._started_at = clock.monotonic()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -219,6 +213,16 @@ class Node:
             now_ms=self._stamp_ms,
             version=lambda: self._replica.operation_version,
         )
+        self._status = StatusReader(
+            config=lambda: self.config,
+            machine=self._machine,
+            replica=self._replica,
+            cluster_clock=self._cluster_clock,
+            space=self._space,
+            cipher=self._cipher,
+            clock=self._clock,
+            expiries=self._expiries,
+        )
         self._metrics = NodeMetrics(
             directory=directory,
             machine=self._machine,
@@ -285,12 +289,14 @@ class Node:
         await self._replica.start()
         replica = asyncio.create_task(self._replica.run(), name="replica")
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
-        verification = asyncio.create_task(self._watch_state(), name="verification")
-        reencryption = asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption")
-        renewal = asyncio.create_task(self._certificates.keep(), name="certificates")
-        settings = asyncio.create_task(self._keep_settings(), name="settings")
-        watch = asyncio.create_task(self._watch_cluster(), name="watch of the cluster")
-        stalls = asyncio.create_task(self._metrics.watch_loop(), name="stalls")
+        background = [
+            asyncio.create_task(self._watch_state(), name="verification"),
+            asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption"),
+            asyncio.create_task(self._certificates.keep(), name="certificates"),
+            asyncio.create_task(self._keep_settings(), name="settings"),
+            asyncio.create_task(self._watch_cluster(), name="watch of the cluster"),
+            asyncio.create_task(self._metrics.watch_loop(), name="stalls"),
+        ]
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
         app = create_app(self, self._door, tls=self._certificates.api_client)
@@ -312,14 +318,7 @@ class Node:
             log.critical("node_failing", error=str(error), exc_info=unknown)
             raise
         finally:
-            asked.cancel()
-            verification.cancel()
-            reencryption.cancel()
-            renewal.cancel()
-            watch.cancel()
-            stalls.cancel()
-            settings.cancel()
-            for task in executing:
+            for task in (asked, *background, *executing):
                 task.cancel()
             if executing:
                 stopped = asyncio.gather(*(executor.stop() for executor in executors))
@@ -331,7 +330,7 @@ class Node:
 
     async def _stop_parts(self, runner: web.AppRunner) -> None:
         """Stop all parts, each in a bounded time; one that fails or hangs is logged and left."""
-        self._is_stopping = True
+        self._status.is_stopping = True
         shutdown = self._shutdown
         shutdown.begin("a part failed")
         await shutdown.step("API", runner.cleanup(), seconds=limits.API_STOP_SECONDS_MAX)
@@ -378,7 +377,7 @@ class Node:
 
     async def _watch_cluster(self) -> None:
         while True:
-            self._sightings.look(find(self._seen()), self._clock.wall_ms())
+            self._status.cluster()  # it notes since when there are problems
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _watch_state(self) -> None:
@@ -402,7 +401,7 @@ class Node:
         """Let another node lead before this one stops."""
         log.info("node_stopping")
         notify(STOPPING)
-        self._is_stopping = True
+        self._status.is_stopping = True
         if self._replica.is_leading and len(self._replica.members) > 1:
             await self._shutdown.step(
                 "transfer of leadership", self._transfer_leadership(), seconds=limits.TRANSFER_SECONDS_MAX
@@ -459,7 +458,9 @@ class Node:
 
     def _on_records(self, records: Sequence[Write]) -> None:
         self.events.feed(self._machine.state, records=records)
-        if any(isinstance(record, PutClusterKey) for record in records) and (warning := self._encryption_warning()):
+        if any(isinstance(record, PutClusterKey) for record in records) and (
+            warning := self._status.encryption_warning()
+        ):
             log.error("encryption_keys_differ", reason=warning)
         if self._leadership is not None:
             self._metrics.events.on_records(records)
@@ -558,117 +559,17 @@ class Node:
         return self._metrics.readings(self._leadership)
 
     def cluster_status(self) -> ClusterStatus:
-        seen = self._seen()
-        return replace(seen, problems=self._sightings.look(find(seen), self._clock.wall_ms()))
-
-    def _seen(self) -> ClusterStatus:
-        """Return what this node sees of the cluster, unjudged but with its own facts."""
-        status = self._replica.status()
-        peers = {peer.node_id: peer for peer in status.peers}
-        nodes = [
-            self._own_status(member, status)
-            if member.id == self.node_id
-            else _peer_status(member, self.config.url_of(member.api), peers[member.id], status)
-            for member in self._replica.members
-        ]
-        differing = self._replica.differing
-        nodes = [replace(node, state="differs") if node.id in differing else node for node in nodes]
-        return ClusterStatus(
-            status.leader_id,
-            status.term,
-            tuple(nodes),
-            status.operation_version,
-            warning=self._space.refusal,
-            answered_by=self.node_id,
-        )
+        return self._status.cluster()
 
     def facts(self) -> NodeFacts:
-        is_ready, reason = self.readiness()
-        return facts_of(
-            self.node_id,
-            directory=self.config.directory,
-            started_ms=self._started_ms,
-            uptime_seconds=int(self._clock.monotonic() - self._started_at),
-            warnings=self._warnings() if is_ready else {"not_ready": reason},
-            encryption_key=self._cipher.key_id or None,
-            expiries=self._expiries(),
-            now_ms=self._clock.wall_ms(),
-        )
-
-    def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
-        return NodeStatus(
-            self.node_id,
-            self.api_url,
-            status.state,
-            status.applied_index,
-            0,
-            raft=member.raft,
-            voter=member.is_voter,
-            operations_read=status.operations_read,
-            disk_free_bytes=self._space.own().free_bytes,
-            disk_low=self._space.own().is_low,
-            lag=0 if status.leader_id == self.node_id else None,
-            facts=self.facts(),
-        )
+        return self._status.facts()
 
     def readiness(self) -> tuple[bool, str]:
-        if self._is_stopping:
-            return False, "the node is stopping"
-        if self._replica.is_stalled:
-            return False, str(DiskStalled())
-        status = self._replica.status()
-        if status.incoming_snapshot_bytes is not None and status.leader_id:
-            # Checked before the waits of an empty node: it may wait for this very snapshot.
-            done, total = status.incoming_snapshot_bytes
-            return False, f"a snapshot is on its way: {done:,} of {total:,} bytes"
-        if reason := self._replica.idle_reason:
-            return False, reason
-        if not status.leader_id:
-            reasons = ("no leader is known yet" + self._why_no_leader(status), self._replica.round_trip_warning)
-            return False, "; ".join(filter(None, reasons))
-        if self.is_leading:
-            try:
-                self._replica.check_fresh()
-            except Unavailable as error:
-                return False, "; ".join(filter(None, (str(error), self._replica.round_trip_warning)))
-        if self._machine.state.cluster_key is not None and not self._cipher:
-            return False, self._encryption_warning()
-        return True, "; ".join(self._warnings().values())
-
-    def _warnings(self) -> dict[str, str]:
-        """Return the conditions that an operator should look at although the node serves, by code."""
-        found = {
-            "encryption": self._encryption_warning(),
-            "round_trip": self._replica.round_trip_warning,
-            "clock": self._clock_warning(),
-            "disk": self._disk_warning(),
-            "state": self._replica.difference_warning,
-        }
-        return {code: text for code, text in found.items() if text}
-
-    def _encryption_warning(self) -> str:
-        return difference(self._machine.state.cluster_key, self._cipher.keys)
-
-    def _clock_warning(self) -> str:
-        offset_ms = self._cluster_clock.own_offset_ms() if self._cluster_clock.is_off else None
-        return "" if offset_ms is None else f"this node's wall clock is off by {offset_ms:,} ms"
-
-    def _disk_warning(self) -> str:
-        space = self._space.own()
-        return self._space.refusal or (f"this node's disk is nearly full: {space}" if space.is_low else "")
+        return self._status.readiness()
 
     def fail(self, error: InvariantBroken) -> None:
         if not self._fault.done():
             self._fault.set_exception(error)
-
-    def _why_no_leader(self, status: ReplicaStatus) -> str:
-        """Return what an operator may have to do about it; "" while it looks like an election."""
-        names = ", ".join(self._replica.other_disks)
-        if names:
-            return f"; not counted, because their disks are not those that they joined with: {names}"
-        if status.peers and not any(peer.is_connected for peer in status.peers):
-            return "; no other node is reached: it may be cut off, or was removed from the cluster while it was down"
-        return ""
 
     async def transfer_leadership(self, to: str = "") -> bool:
         return await self._replica.transfer_leadership(to)
@@ -691,23 +592,3 @@ class Node:
 def _certified_clients(config: NodeConfig) -> list[CertifiedClient]:
     certified = config.api_tls.clients if config.api_tls is not None else ()
     return [CertifiedClient(each.name, Role[each.role.upper()], each.tenant) for each in certified]
-
-
-def _peer_status(member: Member, api_url: str, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:
-    state = "down"
-    if peer.is_connected:
-        state = "leader" if member.id == status.leader_id else "follower"
-    return NodeStatus(
-        member.id,
-        api_url,
-        state,
-        peer.match_index or None,
-        peer.clock_offset_ms,
-        peer.round_trip_ms,
-        raft=member.raft,
-        voter=member.is_voter,
-        operations_read=peer.operations_read,
-        disk_free_bytes=peer.space and peer.space.free_bytes,
-        disk_low=peer.space and peer.space.is_low,
-        lag=max(0, status.last_index - peer.match_index) if status.leader_id == status.node_id else None,
-    )
