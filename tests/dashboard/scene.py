@@ -42,6 +42,10 @@ PATHS: Final = {
     "/schedules/new": "schedule-new",
     "/search?q=nothing-has-this-name": "search",
     "/cluster": "cluster",
+    "/audit": "audit",
+    "/tokens": "tokens",
+    "/tenants": "tenants",
+    "/tenants/default": "tenant",
     "/no-such-page": "not-found",
 }
 """A path of each page below `/ui`, and the name of its screenshot; `{…}` is a job of the scene."""

@@ -25,11 +25,6 @@ async def own_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Si
         yield opened
 
 
-def _token(site: Site) -> str:
-    assert site.cluster.token_file is not None
-    return site.cluster.token_file.read_text().strip()
-
-
 async def test_only_admins_of_all_tenants_see_what_changes_the_cluster(own_site: Site) -> None:
     for role in ("viewer", "operator", "admin"):
         async with own_site.window(role) as window:
@@ -41,7 +36,7 @@ async def test_only_admins_of_all_tenants_see_what_changes_the_cluster(own_site:
 
 
 async def test_leadership_is_transferred_after_a_question(own_site: Site) -> None:
-    async with own_site.window(token=_token(own_site), java_script_enabled=False) as window:
+    async with own_site.window(token=own_site.admin_token, java_script_enabled=False) as window:
         page = await window.open("/cluster")
         before = await own_site.admin.cluster()
         heir = next(node["id"] for node in before["nodes"] if node["id"] != before["leader"])
@@ -53,7 +48,7 @@ async def test_leadership_is_transferred_after_a_question(own_site: Site) -> Non
 
 
 async def test_a_backup_is_downloaded_whole(own_site: Site, tmp_path: Path) -> None:
-    async with own_site.window(token=_token(own_site)) as window:
+    async with own_site.window(token=own_site.admin_token) as window:
         page = await window.open("/cluster", node=1)
         await expect(page.locator("#backup")).to_contain_text("No backup was recorded")
         async with page.expect_download() as download:
@@ -65,7 +60,7 @@ async def test_a_backup_is_downloaded_whole(own_site: Site, tmp_path: Path) -> N
 
 
 async def test_keys_are_shown_and_data_is_moved_to_the_first(own_site: Site) -> None:
-    async with own_site.window(token=_token(own_site)) as window:
+    async with own_site.window(token=own_site.admin_token) as window:
         page = await window.open("/cluster")
         section = page.locator("#encryption")
         await expect(section).to_contain_text("complete")
@@ -77,7 +72,7 @@ async def test_keys_are_shown_and_data_is_moved_to_the_first(own_site: Site) -> 
 
 async def test_a_node_that_is_down_is_named_removed_and_replaced(own_site: Site) -> None:
     cluster = own_site.cluster
-    async with own_site.window(token=_token(own_site)) as window:
+    async with own_site.window(token=own_site.admin_token) as window:
         page = await window.open("/cluster")
         lost = cluster.nodes[2]
         lost.kill()

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched.dashboard.page import Page
-from raftsched.dashboard.pages import cluster, dead_letters, job, job_actions, jobs, overview, schedules, search, submit
+from raftsched.dashboard.pages import (
+    audit,
+    cluster,
+    dead_letters,
+    job,
+    job_actions,
+    jobs,
+    overview,
+    schedules,
+    search,
+    submit,
+    tenants,
+    tokens,
+)
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
@@ -17,5 +30,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *job_actions.PAGES,
     *search.PAGES,
     *cluster.PAGES,
+    *audit.PAGES,
+    *tokens.PAGES,
+    *tenants.PAGES,
 )
 """All pages of the dashboard."""
