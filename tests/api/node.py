@@ -412,15 +412,25 @@ async def misjudged(
     return wrong
 
 
+Extend = Callable[[web.Application, Any], Callable[[web.AppRunner], None]]
+
+
 @asynccontextmanager
 async def serving(
     node: SimulatedNode,
     *,
     election_seconds: float = 0.0,
     door: Door = OpenDoor(),  # noqa: B008  # it has no state
+    extend: Extend = lambda *_: lambda _: None,
 ) -> AsyncIterator[Api]:
-    """Serve the API of `node` on loopback, with the runner that nodes use; by default nothing waits for a leader."""
-    runner = create_runner(create_app(node, door, election_seconds=election_seconds), stop_seconds=0.1)
+    """Serve the API of `node` on loopback, with the runner that nodes use; by default nothing waits for a leader.
+
+    `extend` adds more than the API to the application, and returns what gets the runner.
+    """
+    app = create_app(node, door, election_seconds=election_seconds)
+    on_runner = extend(app, door)
+    runner = create_runner(app, stop_seconds=0.1)
+    on_runner(runner)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=limits.ACCEPT_BACKLOG)
     await site.start()

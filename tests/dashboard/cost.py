@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 
-from raftsched.api.access.door import OpenDoor
-from raftsched.api.app import create_app, create_runner
 from raftsched.dashboard.app import add_dashboard
 from raftsched.dashboard.session import ROOT
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
 from raftsched.storage.store.port import Row, Table
-from tests.api.node import SimulatedNode
+from tests.api.node import SimulatedNode, serving
+
+SELECTED: Final = {
+    "/jobs/bulk": "?action=cancel&status=queued",
+    "/dead-letters/requeue": "?reason=attempts_exhausted",
+    "/dead-letters/purge": "?reason=attempts_exhausted",
+}
+"""Queries without which a page refuses to show anything."""
 
 
 class CountingStore(MemoryStore):
@@ -71,21 +77,20 @@ class Pages:
             count -= len(leases)
 
 
+def with_dashboard(app: web.Application, door: Any) -> Callable[[web.AppRunner], None]:
+    """Add the pages to the application of a simulated node."""
+    channel = add_dashboard(app, door, "n1")
+
+    def on_runner(runner: web.AppRunner) -> None:
+        channel.runner = runner
+
+    return on_runner
+
+
 @asynccontextmanager
 async def pages() -> AsyncIterator[Pages]:
     """Serve the dashboard of a node that leads, without access control."""
     node, store = SimulatedNode(), CountingStore()
     node.state = State(store)
-    app = create_app(node, OpenDoor(), election_seconds=0.0)
-    channel = add_dashboard(app, OpenDoor(), node.node_id)
-    channel.runner = runner = create_runner(app, stop_seconds=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    node.api_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await node.start()
-    try:
-        async with aiohttp.ClientSession() as session:
-            yield Pages(node, store, session)
-    finally:
-        await node.stop()
-        await runner.cleanup()
+    async with serving(node, extend=with_dashboard) as api:
+        yield Pages(node, store, api.session)

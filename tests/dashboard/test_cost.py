@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Final
+
 import pytest
 
-from raftsched.client import Client
-from tests.dashboard.cost import Pages, pages
+from raftsched.client import Client, Workflow
+from raftsched.core.operations.codec import SubmitJob
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
+from raftsched.dashboard.pages import PAGES
+from tests.dashboard.cost import SELECTED, Pages, pages
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 
@@ -37,3 +46,59 @@ async def test_pages_of_dead_letters_read_one_page_however_many_there_are() -> N
             )
         assert few[0] == few[1]
         assert max(few[0]) < 5 * 500
+
+
+_ROWS_MAX: Final = 3_000
+_COUNTING: Final = {"/jobs/bulk?action=cancel&status=queued": 100_000}
+"""Pages that count what an action would change, up to a limit, in requests that each read a bounded part."""
+_QUERIES: Final = (
+    "/jobs?status=queued",
+    "/jobs?queue=q00007",
+    "/jobs?tag=none",
+    "/audit?actor=nobody",
+    "/search?q=nothing",
+)
+
+
+def _submit(shown: Pages, queues: range, count: int) -> None:
+    """Submit `count` jobs to each queue, as log entries."""
+    for number in queues:
+        spec = JobSpec(f"job{number % 50}", f"q{number:05}", 5, 1, 0, RetryPolicy())
+        for _ in range(count):
+            shown.node.apply(SubmitJob(shown.node.new_job_id(), "default", spec, TimeMs(0), b"null"))
+
+
+async def test_no_page_reads_more_rows_with_10_000_queues_and_many_jobs() -> None:
+    """Work grows with what a page shows. So a state of any size costs what this one costs."""
+    async with pages() as shown:
+        _submit(shown, range(1_100), 1)  # more than any page shows at once
+        async with Client(shown.node.api_url) as client:
+            await client.schedules.save("daily", {"name": "report"}, cron="0 2 * * *")
+            flow = Workflow("flow")
+            flow.job("x")
+            workflow = await client.workflows.submit(flow)
+            [job] = [job async for job in client.list(queue="q00007")]
+        names = {
+            "jobs": job.id,
+            "schedules": "daily",
+            "workflows": workflow.id,
+            "queues": "q00007",
+            "tenants": "default",
+        }
+        paths = [path for page in PAGES if page.show and (path := _path(page.path, names))] + [*_QUERIES]
+        few = {path: await shown.rows(path) for path in paths}
+        _submit(shown, range(1_100, 10_000), 1)
+        _submit(shown, range(20), 500)
+        many = {path: await shown.rows(path) for path in paths}
+    assert len(paths) > 20
+    over = {path: count for path, count in many.items() if count > _COUNTING.get(path, _ROWS_MAX)}
+    grown = {path: (few[path], count) for path, count in many.items() if count > 1.5 * few[path] + 300}
+    assert (over, grown.keys() - _COUNTING) == ({}, set()), grown
+
+
+def _path(template: str, names: Mapping[str, str]) -> str:
+    """Return a path of a page; "" for a page about something that this scene lacks."""
+    noun = template.split("/")[1]
+    if "{" not in template:
+        return template + SELECTED.get(template, "")
+    return re.sub(r"\{\w+\}", names[noun], template) if noun in names else ""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 
@@ -51,16 +51,16 @@ GOOD: Final = {
 
 @asynccontextmanager
 async def guarded(
-    directory: Path, callers: Mapping[str, Caller], *, leader: SimulatedNode | None = None
+    directory: Path, callers: Mapping[str, Caller], *, leader: SimulatedNode | None = None, **options: Any
 ) -> AsyncIterator[Api]:
-    """Serve a node with these tokens; a follower has those of its leader."""
+    """Serve a node with these tokens; a follower has those of its leader. `options` are those of `serving`."""
     node = SimulatedNode("n2", leader=leader) if leader else SimulatedNode()
     admin = directory / "admin.token"
     if not admin.exists():
         admin.write_text(ADMIN_TEXT)
     for name, caller in callers.items():
         make_token(node, name, caller)
-    async with serving(node, door=TokenDoor(node, AdminFile(admin))) as api:
+    async with serving(node, door=TokenDoor(node, AdminFile(admin)), **options) as api:
         yield api
 
 

@@ -7,7 +7,7 @@ nobody has. Both answers must be equal, but for the name itself, and nothing of 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,8 @@ class World:
     """Two tenants at one node."""
 
     a: Api
+    w: Api
+    """A worker of `acme`."""
     b: Api
     everybody: Api
     twins: tuple[Twin, ...]
@@ -74,8 +76,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path) -> AsyncIterator[World]:
-    async with guarded(directory, CALLERS) as api, Door(api) as door:
+async def world(directory: Path, more: Mapping[str, Caller] = {}, **options: Any) -> AsyncIterator[World]:  # read only
+    """Let two tenants have things of every kind; `more` are further callers, and `options` those of `serving`."""
+    async with guarded(directory, {**CALLERS, **more}, **options) as api, Door(api) as door:
         a, w, b, everybody = [await door.by(caller.token(name)) for name, caller in CALLERS.items()]
         queue = f"acme:{CANARY}"
         plain = {"name": f"{CANARY}-job", "queue": queue, "payload": {CANARY: 1}, "tags": [CANARY]}
@@ -107,7 +110,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
         )
         assert run["run_id"] != twins[4].missing
         own = await b.submit(name="own", delay_seconds=3_600)
-        yield World(a, b, everybody, twins, run, queued["id"], own["id"])
+        yield World(a, w, b, everybody, twins, run, queued["id"], own["id"])
 
 
 async def end(worker: Api, queue: str, **outcome: Any) -> None:

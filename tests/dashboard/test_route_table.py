@@ -1,0 +1,376 @@
+"""Rules that follow from the table of pages, so that a new page is held to them at once.
+
+They need no browser: each page is asked for in a simulated node, by callers of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from aiohttp import web
+from markupsafe import escape
+
+from raftsched.api.access.rules import OF_ALL_TENANTS, ROLES, Access
+from raftsched.core.records.api_token import Role
+from raftsched.dashboard.csrf import FIELD, form_token
+from raftsched.dashboard.page import Page
+from raftsched.dashboard.pages import PAGES
+from raftsched.dashboard.session import ROOT, SESSION_COOKIE
+from tests.api.access.scene import Caller
+from tests.api.access.test_tenants import CALLERS, CANARY, Twin, World, owned_by_acme, world
+from tests.api.node import run_of
+from tests.dashboard.cost import SELECTED, with_dashboard
+
+pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+READERS: Final = {
+    "viewer": Caller(Role.VIEWER),
+    "submitter": Caller(Role.SUBMITTER),
+    "operator": Caller(Role.OPERATOR),
+}
+_OF_EVERY_PAGE: Final = ("/sign-out", "/preferences")
+_EVIL: Final = {"Origin": "https://evil.example"}
+ATTACK: Final = (
+    "</textarea></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><a href='javascript:alert(3)'>{{7*7}}"
+)
+"""In every field that takes a free text. Names, queues, tags and ids have an alphabet of their own."""
+_NOT_FOUND, _FORBIDDEN = 404, 403
+_ENDED: Final = {"/dead-letters/groups/{group}": 422}
+"""Pages about what is only there while the list has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A reply of the dashboard."""
+
+    status: int
+    location: str
+    cookies: str
+    text: str
+
+
+@dataclass(slots=True)
+class Form:
+    """A form of a page."""
+
+    method: str
+    action: str
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+class Elements(HTMLParser):
+    """The parts of a page that matter here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.forms: list[Form] = []
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self.faults: list[str] = []
+        """Elements and attributes that no template of ours has."""
+        self._in_main = False
+        self.main_links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self._in_main |= tag == "main"
+        if tag == "form":
+            self.forms.append(Form(given.get("method", "get"), given.get("action", "")))
+        if tag in ("input", "button") and self.forms and "name" in given:
+            self.forms[-1].fields.setdefault(given["name"], given.get("value", ""))
+        if tag == "a":
+            self.links.append(given.get("href", ""))
+            if self._in_main:
+                self.main_links.append(given.get("href", ""))
+        if tag == "script" and not given.get("src", "").startswith(f"{ROOT}/static/"):
+            self.faults.append(f"a script in the page: {given}")
+        is_ours = given.get("src", "").startswith(f"{ROOT}/static/")
+        if tag in ("iframe", "object", "embed", "base", "style") or (tag == "img" and not is_ours):
+            self.faults.append(f"<{tag}> {given}")
+        self.faults += [f"<{tag} {name}>" for name in given if name.startswith("on") or name == "style"]
+        for name in ("href", "src", "action"):
+            if urlsplit(given.get(name, "")).scheme not in ("", "http", "https"):
+                self.faults.append(f"<{tag} {name}={given[name]!r}>")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_main &= tag != "main"
+
+
+@dataclass(slots=True)
+class Visitor:
+    """Somebody who reads the dashboard with a token."""
+
+    scene: World
+    token: str
+    role: Role
+    is_bound: bool
+
+    @property
+    def csrf(self) -> str:
+        return form_token(self.token)
+
+    def may(self, access: str) -> bool:
+        wanted = Access(access)
+        return self.role in ROLES[wanted] and not (self.is_bound and wanted in OF_ALL_TENANTS)
+
+    async def ask(self, method: str, path: str, fields: dict[str, str] | None = None, **headers: str) -> Seen:
+        api = self.scene.a
+        sent = {"Cookie": f"{SESSION_COOKIE}={self.token}", **headers}
+        url = f"{api.node.api_url}{ROOT}{path}"
+        async with api.session.request(method, url, data=fields, headers=sent, allow_redirects=False) as reply:
+            text = "" if "attachment" in reply.headers.get("Content-Disposition", "") else await reply.text()
+            cookies = re.sub(r"Max-Age=\d+|expires=[^;]+", "", " ".join(reply.headers.getall("Set-Cookie", [])))
+            return Seen(reply.status, reply.headers.get("Location", ""), cookies, text)
+
+
+@asynccontextmanager
+async def visited(directory: Path) -> AsyncIterator[World]:
+    async with world(directory, READERS, extend=with_dashboard) as scene:
+        seen = await visitor(scene, "all").ask("GET", "/dead-letters")
+        groups = re.findall(r"/dead-letters/groups/(\w+)", seen.text)
+        yield replace(scene, twins=(*scene.twins, *(Twin("dead-letters", name, "0" * len(name)) for name in groups)))
+
+
+def visitor(scene: World, name: str) -> Visitor:
+    caller = {**CALLERS, **READERS}[name]
+    return Visitor(scene, caller.token(name), caller.role, caller.tenant != "*")
+
+
+def noun_of(page: Page) -> str:
+    return page.path.split("/")[1]
+
+
+def paths_of(page: Page, scene: World, *, missing: bool = False) -> Iterator[str]:
+    """Yield the path of a page for each thing of `acme`, or for what nobody has; a page without names has one."""
+    if "{" not in page.path:
+        yield page.path + SELECTED.get(page.path, "")
+        return
+    for twin in scene.of(noun_of(page)):
+        name = twin.missing if missing else twin.foreign
+        yield re.sub(r"\{\w+\}", name, page.path)
+    if page.path.startswith("/cluster/nodes/"):
+        yield re.sub(r"\{\w+\}", "n1", page.path)
+
+
+def page_of(link: str) -> Page | None:
+    """Return the page to which a link leads."""
+    path = urlsplit(link).path.removeprefix(ROOT)
+    exact = [page for page in PAGES if page.path == path]
+    fitting = [page for page in PAGES if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", page.path), path)]
+    return next(iter([*exact, *fitting]), None)
+
+
+async def test_every_page_with_a_name_is_asked_about_something(tmp_path: Path) -> None:
+    async with visited(tmp_path) as scene:
+        assert [page.path for page in PAGES if not list(paths_of(page, scene))] == []
+
+
+async def test_every_form_carries_the_sessions_token_and_nothing_takes_one_without(tmp_path: Path) -> None:
+    faults: list[str] = []
+    async with visited(tmp_path) as scene:
+        admin = visitor(scene, "all")
+        form_count = 0
+        for page in PAGES:
+            for path in paths_of(page, scene) if page.show else ():
+                seen = await admin.ask("GET", path)
+                forms = [form for form in Elements(seen.text).forms if form.method.lower() == "post"]
+                form_count += len(forms)
+                faults += [f"{path}: {form}" for form in forms if form.fields.get(FIELD) != admin.csrf]
+        assert form_count > len(PAGES)
+        before = len(scene.a.node.proposed)
+        for path in _posts(scene):
+            for given, headers in (
+                ({}, {}),
+                ({FIELD: ""}, {}),
+                ({FIELD: "0" * 64}, {}),
+                ({FIELD: visitor(scene, "b").csrf}, {}),
+                ({FIELD: admin.csrf}, _EVIL),
+                ({FIELD: admin.csrf}, {"Origin": "null"}),
+                ({FIELD: admin.csrf}, {"Sec-Fetch-Site": "cross-site"}),
+            ):
+                seen = await admin.ask("POST", path, given, **headers)
+                if seen.status != _FORBIDDEN or "Nothing was changed" not in seen.text:
+                    faults.append(f"POST {path} {given} {headers}: {seen.status}")
+        assert len(scene.a.node.proposed) == before
+    assert faults == []
+
+
+def _posts(scene: World) -> list[str]:
+    """Return a path for each POST that the application takes below `/ui`, of pages or not."""
+    app = scene.a.runner.app
+    found = []
+    for resource in app.router.resources():
+        if isinstance(resource, web.PrefixedSubAppResource):
+            found += [str(route.resource.canonical) for route in resource if route.method == "POST" and route.resource]
+    templates = [path.removeprefix(ROOT) for path in found]
+    assert len(templates) > len([page for page in PAGES if page.act])
+    return [re.sub(r"\{\w+\}", "x", template) for template in templates]
+
+
+@pytest.mark.parametrize("name", ["viewer", "submitter", "operator", "a"])
+async def test_pages_offer_their_reader_no_action_that_the_role_lacks(tmp_path: Path, name: str) -> None:
+    faults: list[str] = []
+    async with visited(tmp_path) as scene:
+        reader = visitor(scene, name)
+        for page in PAGES:
+            for path in paths_of(page, scene):
+                if page.show is None:
+                    continue
+                seen = await reader.ask("GET", path)
+                if not reader.may(page.access):
+                    faults += [f"{path}: {seen.status}"] if seen.status != _FORBIDDEN else []
+                    continue
+                elements = Elements(seen.text)
+                for form in elements.forms:
+                    target = page_of(form.action or path)
+                    allowed = target is not None and reader.may(target.access)
+                    is_of_all = form.action.removeprefix(ROOT) in _OF_EVERY_PAGE
+                    if form.method.lower() == "post" and not is_of_all and (not allowed or name == "viewer"):
+                        faults.append(f"{path}: {form}")
+                for link in elements.main_links:
+                    target = page_of(link) if link.startswith(f"{ROOT}/") else None
+                    if target is not None and not reader.may(target.access):
+                        faults.append(f"{path}: a link to {link}, which needs {target.access}")
+    assert faults == []
+
+
+async def test_actions_beyond_a_role_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    faults: list[str] = []
+    async with visited(tmp_path) as scene:
+        before = await owned_by_acme(scene)
+        reader = visitor(scene, "viewer")
+        for page in PAGES:
+            for path in paths_of(page, scene) if page.act else ():
+                seen = await reader.ask(
+                    "POST", path, {FIELD: reader.csrf, "name": "x", "confirm": "acme", "weight": "2"}
+                )
+                if seen.status != _FORBIDDEN:
+                    faults.append(f"POST {path}: {seen.status}")
+        assert await owned_by_acme(scene) == before
+    assert faults == []
+
+
+async def test_what_is_another_tenants_is_answered_as_what_does_not_exist(tmp_path: Path) -> None:
+    faults: list[str] = []
+    asked_count = 0
+    async with visited(tmp_path) as scene:
+        before = await owned_by_acme(scene)
+        other = visitor(scene, "b")
+        for page in PAGES:
+            if "{" not in page.path or page.path.startswith("/cluster/"):
+                continue
+            for method in (["GET"] if page.show else []) + (["POST"] if page.act else []):
+                fields = {FIELD: other.csrf, "reason": "x", "confirm": "acme"} if method == "POST" else None
+                for foreign, missing in zip(paths_of(page, scene), paths_of(page, scene, missing=True), strict=True):
+                    asked_count += 1
+                    answers = [_without(await other.ask(method, path, fields), path) for path in (foreign, missing)]
+                    wanted = _ENDED.get(page.path, _NOT_FOUND) if other.may(page.access) else _FORBIDDEN
+                    if answers[0] != answers[1] or answers[0].status != wanted:
+                        faults.append(f"{method} {foreign}: {_difference(*answers)}")
+        assert await owned_by_acme(scene) == before
+    assert asked_count > 50
+    assert faults == []
+
+
+def _without(seen: Seen, path: str) -> Seen:
+    """Return a reply without the name that was asked for."""
+    name = path.split("/")[3 if "/groups/" in path else 2]
+    kept = [text.replace(name, "…") for text in (seen.location, seen.cookies, seen.text)]
+    return Seen(seen.status, *kept)
+
+
+def _difference(one: Seen, other: Seen) -> str:
+    for name in ("status", "location", "cookies", "text"):
+        if getattr(one, name) != getattr(other, name):
+            return f"{name}: {getattr(one, name)!s:.3000} is not {getattr(other, name)!s:.3000}"
+    words = re.sub(r"<[^>]+>|\s+", " ", one.text)
+    return f"both are {one.status}: {words[-300:]}"
+
+
+async def test_lists_of_a_tenant_show_nothing_of_another(tmp_path: Path) -> None:
+    leaks: list[str] = []
+    async with visited(tmp_path) as scene:
+        other = visitor(scene, "b")
+        names = {twin.foreign for twin in scene.twins if twin.noun != "tenants"}
+        queries = [f"tag={CANARY}", f"name={CANARY}-job", f"q={CANARY}", f"queue=acme:{CANARY}", f"actor={CANARY}"]
+        queries += [f"q={name}" for name in names] + ["order=asc", "status=queued", "tenant=acme", ""]
+        for page in PAGES:
+            if "{" in page.path or page.show is None:
+                continue
+            for query in queries:
+                seen = await other.ask("GET", f"{page.path}?{query}")
+                text = seen.text.replace(query.partition("=")[2] or "\0", "")
+                text = text.replace(query.partition("=")[2].replace(":", "%3A") or "\0", "")
+                found = [name for name in (*names, CANARY) if name in text]
+                if found and seen.status == 200:
+                    leaks.append(f"{page.path}?{query}: {found}: {text[max(0, text.index(found[0]) - 100) :][:200]}")
+    assert leaks == []
+
+
+async def _hostile(scene: World) -> World:
+    """Let `acme` have things of every kind with hostile texts, and return the scene with them in place of its own."""
+    api, worker = scene.a, scene.w
+    queue = f"acme:{CANARY}"
+    job = {
+        "name": "x",
+        "queue": queue,
+        "payload": {ATTACK: [ATTACK]},
+        "concurrency_key": ATTACK,
+        "max_attempts": 1,
+    }
+    await api.post("tokens", {"role": "viewer", "name": ATTACK[:100]})
+    await api.post(f"queues/{queue}/pause", {"reason": ATTACK})
+    await api.post(f"queues/{queue}/resume", {})
+    failed = await api.submit(**job, idempotency_key=ATTACK, unique={"key": ATTACK})
+    [lease] = await worker.lease(queue, worker="w1", capacity=1)
+    run = run_of(lease)
+    await worker.post(f"runs/{run['run_id']}/logs", {"fencing_token": run["fencing_token"], "lines": [ATTACK]})
+    await worker.report(run_of(lease, status="failed", error={"type": ATTACK, "message": ATTACK, "traceback": ATTACK}))
+    request = {"url": f"https://example.org/?{ATTACK}".replace(" ", ""), "headers": {"X": "<b>"}, "body": ATTACK}
+    sent = await api.submit(name="h", http=request, delay_seconds=3_600)
+    shell = await api.submit(
+        name="s", shell={"argv": [ATTACK], "env": {"A": ATTACK}, "stdin": ATTACK}, delay_seconds=60
+    )
+    paused = await api.submit(**job, delay_seconds=3_600)
+    await api.post(f"jobs/{paused['id']}/pause", {"reason": ATTACK})
+    described = {"description": ATTACK, "owner": ATTACK[:100], "labels": {"team": ATTACK[:60]}}
+    schedule = await api.post("schedules", {"name": "evil", "cron": "0 3 * * *", "job": job, **described})
+    assert schedule.status == 201, schedule.body
+    await api.post("schedules/evil/pause", {"reason": ATTACK})
+    workflow = await api.post("workflows", {"name": "flow", "jobs": {"t": job}})
+    assert workflow.status == 201, workflow.body
+    twins = (
+        *(Twin("jobs", each["id"], "") for each in (failed, sent, shell, paused)),
+        Twin("schedules", schedule.json["id"], ""),
+        Twin("workflows", workflow.json["id"], ""),
+        *(twin for twin in scene.twins if twin.noun not in ("jobs", "schedules", "workflows")),
+    )
+    return replace(scene, twins=twins)
+
+
+async def test_hostile_texts_are_shown_as_texts_on_every_page(tmp_path: Path) -> None:
+    faults: list[str] = []
+    shown: set[str] = set()
+    async with visited(tmp_path) as scene:
+        hostile = await _hostile(scene)
+        admin = visitor(hostile, "a")
+        query = urlencode(dict.fromkeys(("q", "actor", "action", "subject", "name", "tag", "cursor", "next"), ATTACK))
+        for page in PAGES:
+            for path in paths_of(page, hostile) if page.show else ():
+                for asked in (path, f"{path}?{query}"):
+                    seen = await admin.ask("GET", asked)
+                    faults += [f"{asked[:60]}: {fault}" for fault in Elements(seen.text).faults]
+                    faults += [f"{asked[:60]}: fault"] if seen.status >= 500 else []
+                    if escape(ATTACK) in seen.text or "&lt;img src=x" in seen.text:
+                        shown.add(page.path)
+    assert faults == []
+    assert shown >= {"/jobs/{id}", "/schedules/{id}", "/tokens", "/audit"}
