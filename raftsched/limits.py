@@ -312,7 +312,7 @@ EVENTS_KEPT_MAX = 20_000
 EVENT_STREAMS_MAX = 500
 TENANT_EVENT_STREAMS_MAX = 100
 """Streams of events that the tokens of one tenant may have at one node."""
-OVERVIEW_QUEUES_MAX = 1_000
+OVERVIEW_QUEUES_MAX = 500
 """Queues that are looked at for their longest wait: about ten milliseconds."""
 DASHBOARD_STREAMS_MAX = 200
 """Pages of the dashboard that one node updates at the same time; each costs some requests a second."""

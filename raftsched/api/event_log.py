@@ -174,15 +174,19 @@ class EventLog:
             return None
         return [self._at(each) for each in range(number, min(self._end, number + limit))]
 
-    def latest(self, since_ms: int) -> tuple[list[Event], bool]:
-        """Return the events since then, the latest first, and whether these are all: older ones may be forgotten."""
+    def latest(self, since_ms: int, limit: int) -> tuple[list[Event], bool]:
+        """Return at most `limit` events since then, the latest first, and whether these are all.
+
+        Older ones may be forgotten.
+        """
         found: list[Event] = []
-        for number in range(self._end - 1, self._begin - 1, -1):
+        first = max(self._begin, self._end - limit)
+        for number in range(self._end - 1, first - 1, -1):
             event = self._at(number)
             if event.at_ms < since_ms:
                 return found, True
             found.append(event)
-        return found, self._forgotten is None
+        return found, first == self._begin and self._forgotten is None
 
     async def arrival(self) -> None:
         """Wait until `feed` is called."""

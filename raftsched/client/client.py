@@ -91,7 +91,8 @@ class Client:
         nodes = Nodes(
             urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader
         )
-        tls = client_tls(tls, ca_file=ca_file, client_certificate=client_certificate)
+        if http is None:
+            tls = client_tls(tls, ca_file=ca_file, client_certificate=client_certificate)
         self._connection = Connection(
             nodes,
             settings,

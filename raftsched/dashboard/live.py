@@ -46,7 +46,7 @@ class Live:
 
     def add_to(self, app: web.Application) -> None:
         """Add the route."""
-        app.router.add_get("/live", self.stream)
+        app.router.add_get("/live", self.stream, allow_head=False)  # a stream has no end
         app.on_shutdown.append(self._close)
 
     async def _close(self, app: web.Application) -> None:

@@ -93,6 +93,11 @@ def sign_in(response: web.StreamResponse, token: str, *, secure: bool) -> None:
     _set(response, SESSION_COOKIE, token, secure=secure)
 
 
+def is_secure(request: web.Request) -> bool:
+    """Return whether the browser uses TLS, to this node or to a proxy that says so."""
+    return request.secure or request.headers.get("X-Forwarded-Proto") == "https"
+
+
 def sign_out(response: web.StreamResponse) -> None:
     """Remove the token from the browser."""
     response.del_cookie(SESSION_COOKIE, path=ROOT, httponly=True, samesite="Strict")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
+import structlog
 from aiohttp import web
 
 from raftsched.dashboard import notices
@@ -12,6 +16,7 @@ from raftsched.dashboard.session import (
     ROOT,
     Session,
     is_possible,
+    is_secure,
     local_path,
     read_session,
     sign_in,
@@ -21,6 +26,8 @@ from raftsched.dashboard.site import BACK, Site, redirect
 from raftsched.dashboard.view import filled
 from raftsched.errors import Rejected, Unavailable
 
+_LOG_SECONDS: Final = 5.0
+log = structlog.get_logger()
 _NO_TOKEN = "This is not a valid token. It may have been revoked or have expired."  # noqa: S105  # a message
 _NO_READER = "This token belongs to a worker, which can't read. Use one with the role viewer or higher."
 
@@ -30,6 +37,8 @@ class SignIn:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._refused_count = 0
+        self._logged_at = float("-inf")
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes."""
@@ -56,10 +65,19 @@ class SignIn:
         token = form.get("token", "")
         error = await self._reason_against(token)
         if error:
+            self._note(request)
             return self._form(request, session, form.get("next", ""), error, 401)
         response = redirect(local_path(form.get("next", "")))
-        sign_in(response, token, secure=request.secure)
+        sign_in(response, token, secure=is_secure(request))
         return response
+
+    def _note(self, request: web.Request) -> None:
+        """Count a refused sign-in, and log it with its address, at most once in a while."""
+        self._refused_count += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            log.warning("sign_in_refused", remote=request.remote, refused_count=self._refused_count)
 
     async def _reason_against(self, token: str) -> str:
         """Return why a token can't be used here; "" if it can."""

@@ -27,6 +27,7 @@ from raftsched.dashboard.session import (
     ROOT,
     Door,
     Session,
+    is_secure,
     local_path,
     read_session,
     remember_visitor,
@@ -188,7 +189,7 @@ class Site:
         }
         text = self._renderer.render(rendered.template, variables)
         response = web.Response(text=text, content_type="text/html", status=rendered.status)
-        remember_visitor(response, session, secure=request.secure)
+        remember_visitor(response, session, secure=is_secure(request))
         return response
 
     def to_sign_in(self, request: web.Request) -> web.StreamResponse:

@@ -17,7 +17,7 @@ from raftsched.core.records.job import Status
 from raftsched.core.state.entries import CounterKey
 from raftsched.storage.store.port import Store, StoreFigures
 from raftsched.storage.tables.catalog import Catalog
-from raftsched.storage.tables.counters import Counters
+from raftsched.storage.tables.counters import Counters, QueueTally
 from raftsched.storage.tables.dead_letter_counts import DeadLetterCounts
 from raftsched.storage.tables.jobs import JobReads
 from raftsched.storage.tables.leased_counts import RunningKey
@@ -81,6 +81,10 @@ class StateReader(JobReads, Catalog, Walks):
     def status_counts(self) -> Counter[Status]:
         """Return the counts of all jobs by stored status; reads no table."""
         return self._counters.of_statuses()
+
+    def queue_tally(self, tenant: str | None = None) -> QueueTally:
+        """Return the counts of all queues in short, of one tenant or of all; reads no table."""
+        return self._counters.tally(tenant)
 
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         """Return the counts of dead letters by tenant and reason, without zeros; reads no table."""
