@@ -21,6 +21,8 @@ class RaftschedError(Exception):
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    request_id: str = ""
+    """The id of the request that the server answered with it, by which its logs name it; "" if there was none."""
 
 
 class Invalid(RaftschedError):

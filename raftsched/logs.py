@@ -40,6 +40,11 @@ def set_level(level: str) -> None:
     _Least.number = logging.getLevelNamesMapping()[level.upper()]
 
 
+def shows_debug() -> bool:
+    """Return whether events of the level `debug` are logged: asked before one is made for each request."""
+    return _Least.number <= logging.DEBUG
+
+
 def _drop_lower(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Loggers are cached, so that a level of their own could not change."""
     if _METHODS.get(method, logging.CRITICAL) < _Least.number:

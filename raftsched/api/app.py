@@ -2,7 +2,7 @@
 
 `create_app` connects the parts for one node. `create_runner` adds the settings of the server. A handler is cancelled
 when its client disconnects, so that none waits for a client that is gone; the server does not decompress bodies; single
-requests are not logged.
+requests are logged at the level `debug` only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
+from raftsched import logs
 from raftsched.api.access.door import Door
 from raftsched.api.access.guard import Guard
 from raftsched.api.access.rules import Access
@@ -48,6 +49,7 @@ from raftsched.api.jobs.submission.routes import Jobs
 from raftsched.api.queues.overview import Overview
 from raftsched.api.queues.routes import Queues
 from raftsched.api.queues.settings import QueueSettings
+from raftsched.api.request_id import REQUEST_ID_HEADER, named, request_id_of
 from raftsched.api.schedules.backfill import Backfills
 from raftsched.api.schedules.files import ScheduleFiles
 from raftsched.api.schedules.routes import Schedules
@@ -203,10 +205,14 @@ def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        response = await answer_at_once(request, handler)
+        with named(request):
+            response = await answer_at_once(request, handler)
         if response.status == _QUOTA_EXCEEDED and FORWARDED_HEADER not in request.headers:
             await slow_down(backend)
-        backend.request_times.observe(_route_label(request), response.status, loop.time() - began)
+        seconds = loop.time() - began
+        backend.request_times.observe(_route_label(request), response.status, seconds)
+        if logs.shows_debug():
+            _log_request(request, response, seconds)
         return response
 
     async def answer_at_once(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -234,9 +240,21 @@ def _route_label(request: web.Request) -> str:
     return NO_ROUTE if resource is None else f"{request.method} {resource.canonical}"
 
 
+def _log_request(request: web.Request, response: web.StreamResponse, seconds: float) -> None:
+    """Log a request without what its caller wrote: no query, no header but its id, no body."""
+    _log.debug(
+        "request",
+        request_id=request_id_of(request),
+        route=_route_label(request),
+        status=response.status,
+        milliseconds=round(1000 * seconds, 1),
+        is_forwarded=FORWARDED_HEADER in request.headers,
+    )
+
+
 def _fault(request: web.Request) -> web.Response:
     """Log the exception that is being handled, and return its reply."""
-    _log.exception("request_failed", method=request.method, path=request.path)
+    _log.exception("request_failed", request_id=request_id_of(request), method=request.method, path=request.path)
     return problem_response(http_problem(500, "this is a fault of the server; it is logged there"))
 
 
@@ -257,9 +275,9 @@ def _http_error(error: web.HTTPException) -> web.Response:
 
 def _headers_of_every_reply(backend: Backend) -> Any:
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-        del request
         headers = response.headers
         headers["Server"] = SERVER
+        headers[REQUEST_ID_HEADER] = request_id_of(request)
         headers.setdefault("Cache-Control", "no-store")
         if response.status == _UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"

@@ -41,6 +41,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
 from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay, submit_in
+from raftsched.api.request_id import REQUEST_ID_HEADER, request_id_of
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, TimedOut, Timeouts
 from raftsched.wire.common import ReadQuery
@@ -244,6 +245,7 @@ class Forwarder:
             return await self._relayed(request, leader_url)
         headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
+        headers[REQUEST_ID_HEADER] = request_id_of(request)
         # A HEAD is forwarded as a GET, and its body is left out here: so the reply has the right length.
         method = "GET" if request.method == "HEAD" else request.method
         url = leader_url + request.rel_url.raw_path_qs
@@ -261,7 +263,8 @@ class Forwarder:
         if not self._is_running:
             return None
         headers = {name: request.headers[name] for name in CALLER_HEADERS if name in request.headers}
-        exchange = Exchange("GET", url + path, headers={**headers, FORWARDED_HEADER: "1"})
+        headers |= {FORWARDED_HEADER: "1", REQUEST_ID_HEADER: request_id_of(request)}
+        exchange = Exchange("GET", url + path, headers=headers)
         try:
             reply = await self._http.send(exchange, Timeouts(seconds, total_seconds=seconds, queue_seconds=seconds))
         except (Broken, TimeoutError):

@@ -171,5 +171,7 @@ class Problem(Reply, frozen=True):
     """The members of the cycle, in order; each waits for the next."""
     retry_after_seconds: float | UnsetType = UNSET
     """The time after which the same request may be accepted, if it is known; the header `Retry-After` has it, too."""
+    request_id: str | UnsetType = UNSET
+    """The id of the request, also in the header `X-Request-Id` and in the logs of the nodes."""
     outcomes: list[Any] | UnsetType = UNSET
     """The result for each reported outcome, if the request reported outcomes."""

@@ -45,6 +45,8 @@ from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, N
 START_MS = 1_900_000_000_000
 """2030-03-17T17:46:40Z."""
 
+REQUEST_ID = "a-test"
+
 NOBODY = "01900000-0000-7000-8000-000000000000"
 """The id of no job."""
 
@@ -438,7 +440,8 @@ async def serving(
     node.api_url = f"http://127.0.0.1:{port}"
     await node.start()
     try:
-        async with aiohttp.ClientSession() as session:
+        # One id for all requests, so that their replies can be compared.
+        async with aiohttp.ClientSession(headers={"X-Request-Id": REQUEST_ID}) as session:
             yield Api(node, session, port, runner)
     finally:
         await node.stop()

@@ -19,6 +19,7 @@ from raftsched.api.access.client_certificate import client_certificate_names
 from raftsched.api.access.door import CERTIFICATE, CREDENTIALS_HEADER, Door, Headers
 from raftsched.api.access.principal import Principal, admit
 from raftsched.api.access.rules import Access
+from raftsched.api.request_id import request_id_of
 from raftsched.errors import Forbidden, Unauthorized
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -108,6 +109,7 @@ class Guard:
             self._logged_at = now
             log.warning(
                 "request_refused",
+                request_id=request_id_of(request),
                 code=error.code,
                 reason=str(error),
                 remote=request.remote,

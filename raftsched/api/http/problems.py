@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.http.advice import ADVICE
+from raftsched.api.request_id import current_request_id
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.ids import job_id_text
 from raftsched.core.state.results import Refused
@@ -58,7 +59,8 @@ def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: li
 
 
 def problem_response(problem: Problem) -> web.Response:
-    """Return the HTTP reply, with Retry-After if the request may be repeated."""
+    """Return the HTTP reply, with the id of the request, and with Retry-After if the request may be repeated."""
+    problem = msgspec.structs.replace(problem, request_id=current_request_id() or UNSET)
     response = web.Response(body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE)
     if problem.status in _RETRY_LATER:
         seconds = problem.retry_after_seconds

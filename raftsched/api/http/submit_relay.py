@@ -27,6 +27,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.problems import problem_of, problem_response
 from raftsched.api.http.proposals import is_refused_now
 from raftsched.api.http.routes import KEY_HEADER
+from raftsched.api.request_id import handling, request_id_of
 from raftsched.client.http.gather import Gatherer, GatherLimits
 from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unauthorized, Unavailable
 from raftsched.exchange import Reply
@@ -47,6 +48,7 @@ class RelayedSubmit(msgspec.Struct, frozen=True, array_like=True):
     """Values of its header `Idempotency-Key`."""
     caller: tuple[tuple[str, str], ...]
     """Its headers that tell who sent it."""
+    request_id: str = ""
 
 
 class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +63,7 @@ def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
     """Return the submit in `request`, with `body`."""
     headers = request.headers
     caller = tuple((name, value) for name in CALLER_HEADERS for value in headers.getall(name, ()))
-    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), caller)
+    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), caller, request_id_of(request))
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -96,7 +98,7 @@ class RelayedSubmits:
         refused = [answer for answer in answers if is_refused_now(answer)]
         if answers and len(refused) == len(answers):
             raise refused[0]
-        return web.Response(body=_encode([_reply_of(answer) for answer in answers]))
+        return web.Response(body=_encode([_reply_of(*each) for each in zip(answers, submits, strict=True)]))
 
     async def _answer(self, submit: RelayedSubmit) -> web.Response | RaftschedError:
         try:
@@ -194,8 +196,9 @@ class _Waiting:
             self.answer.set_exception(answer)
 
 
-def _reply_of(answer: web.Response | RaftschedError) -> RelayedReply:
-    response = problem_response(problem_of(answer)) if isinstance(answer, RaftschedError) else answer
+def _reply_of(answer: web.Response | RaftschedError, submit: RelayedSubmit) -> RelayedReply:
+    with handling(submit.request_id):
+        response = problem_response(problem_of(answer)) if isinstance(answer, RaftschedError) else answer
     body = response.body
     assert isinstance(body, bytes)
     headers = {name: response.headers[name] for name in _HEADERS if name in response.headers}

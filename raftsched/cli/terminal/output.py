@@ -106,6 +106,7 @@ _NEXT_STEPS: Final = {
     "invalid": "",
 }
 """Next step for the user, by code. Errors about a field say themselves how to fix it."""
+_SERVER_ERROR: Final = 500
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -325,7 +326,8 @@ def error_line(error: RaftschedError) -> str:
     """Return the error, its code, and the next step, in one line."""
     told = visible(" ".join(str(error).split()))
     next_step = _NEXT_STEPS.get(error.code, "")
-    return f"raftsched: {told} [{error.code}]" + (f" {next_step}" if next_step else "")
+    request = f" (request {error.request_id})" if error.http_status >= _SERVER_ERROR and error.request_id else ""
+    return f"raftsched: {told} [{error.code}]{request}" + (f" {next_step}" if next_step else "")
 
 
 def _field(name: str, value: Any) -> Text:

@@ -78,6 +78,12 @@ def _proxy_error(status: int, body: bytes) -> RaftschedError:
 
 def problem_error(problem: Problem, status: int) -> RaftschedError:
     """Return the exception of `problem`; `status` is the HTTP status of its reply."""
+    error = _error_of(problem, status)
+    error.request_id = problem.request_id or ""
+    return error
+
+
+def _error_of(problem: Problem, status: int) -> RaftschedError:
     text = problem.detail or problem.title or f"the server answered {status}"
     if problem.code in _INVALID:
         return _INVALID[problem.code](_PART.sub("", text), field=_PART.sub("", problem.field or ""))

@@ -15,7 +15,7 @@ from raftsched.api.access.door import EXECUTOR, TokenDoor
 from raftsched.core.operations.access import CreateToken, RevokeToken
 from raftsched.core.records.api_token import Role, digest_of
 from raftsched.core.records.ids import TimeMs
-from tests.api.node import START_MS, Api, SimulatedNode, serving
+from tests.api.node import REQUEST_ID, START_MS, Api, SimulatedNode, serving
 
 ADMIN_TEXT: Final = "the-text-of-the-admin-token-file"
 
@@ -96,5 +96,7 @@ class Door:
     async def by(self, token: str, **headers: str) -> Api:
         """Return the API as the holder of `token` calls it."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"} | named)
+        session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}", "X-Request-Id": REQUEST_ID} | named
+        )
         return replace(self._api, session=await self._stack.enter_async_context(session))

@@ -136,10 +136,10 @@ class Leader:
 
     async def send(self, body: bytes) -> Reply:
         submits = msgspec.msgpack.decode(body)
-        self.sent.append([text for text, _, _ in submits])
+        self.sent.append([text for text, *_ in submits])
         self.arrived.release()
         await self.answers.acquire()
-        replies = [(201, {"Content-Type": "text/plain"}, text) for text, _, _ in submits]
+        replies = [(201, {"Content-Type": "text/plain"}, text) for text, *_ in submits]
         return self.reply or Reply(200, {"Raftsched-Revision": "7"}, msgspec.msgpack.encode(replies))
 
 
