@@ -79,11 +79,24 @@ async def played(urls: list[str], token: str) -> AsyncIterator[Mapping[str, str]
     async with Client(*urls, token=token) as client:
         serving = asyncio.create_task(worker.serve())
         try:
+            await _administered(client)
             yield await _submitted(client)
         finally:
             ended.set()
             worker.drain()
             await serving
+
+
+async def _administered(client: Client) -> None:
+    """Make tokens, and tenants with quotas."""
+    await client.tokens.create("viewer", tenant="*", name="grafana", expires_in_seconds=90 * 86_400)
+    await client.tokens.create("worker", tenant="acme", name="mailer", queues=["mail", "billing-*"])
+    await client.tokens.create("operator", tenant="default", name="anna@ops", expires_in_seconds=5 * 86_400)
+    await client.tokens.create("viewer", tenant="acme", name=ATTACK[:100])
+    await client.tenants.configure("acme", unfinished_jobs=20, schedules=10, submits_per_second=500, weight=3)
+    await client.tenants.configure("umbrella", unfinished_jobs=4)
+    for tenant, count in (("acme", 17), ("umbrella", 4)):
+        await client.submit_many([{"name": "invoice", "tenant": tenant, "delay_seconds": 3_600}] * count)
 
 
 async def _submitted(client: Client) -> Mapping[str, str]:

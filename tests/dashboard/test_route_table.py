@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 from markupsafe import escape
 
+from raftsched.api.access.principal import Principal
 from raftsched.api.access.rules import OF_ALL_TENANTS, ROLES, Access
 from raftsched.core.records.api_token import Role
 from raftsched.dashboard.csrf import FIELD, form_token
@@ -174,7 +175,7 @@ async def test_every_page_with_a_name_is_asked_about_something(tmp_path: Path) -
         assert [page.path for page in PAGES if not list(paths_of(page, scene))] == []
 
 
-async def test_every_form_carries_the_sessions_token_and_nothing_takes_one_without(tmp_path: Path) -> None:
+async def test_every_form_carries_the_token_of_the_session(tmp_path: Path) -> None:
     faults: list[str] = []
     async with visited(tmp_path) as scene:
         admin = visitor(scene, "all")
@@ -186,22 +187,41 @@ async def test_every_form_carries_the_sessions_token_and_nothing_takes_one_witho
                 form_count += len(forms)
                 faults += [f"{path}: {form}" for form in forms if form.fields.get(FIELD) != admin.csrf]
         assert form_count > len(PAGES)
-        before = len(scene.a.node.proposed)
-        for path in _posts(scene):
-            for given, headers in (
-                ({}, {}),
-                ({FIELD: ""}, {}),
-                ({FIELD: "0" * 64}, {}),
-                ({FIELD: visitor(scene, "b").csrf}, {}),
-                ({FIELD: admin.csrf}, _EVIL),
-                ({FIELD: admin.csrf}, {"Origin": "null"}),
-                ({FIELD: admin.csrf}, {"Sec-Fetch-Site": "cross-site"}),
-            ):
-                seen = await admin.ask("POST", path, given, **headers)
-                if seen.status != _FORBIDDEN or "Nothing was changed" not in seen.text:
-                    faults.append(f"POST {path} {given} {headers}: {seen.status}")
-        assert len(scene.a.node.proposed) == before
     assert faults == []
+
+
+async def test_no_form_is_taken_without_its_token_or_from_elsewhere(tmp_path: Path) -> None:
+    async with visited(tmp_path) as scene:
+        before = len(scene.a.node.proposed)
+        assert await taken(scene) == []
+        assert len(scene.a.node.proposed) == before
+
+
+@pytest.mark.parametrize("check", ["raftsched.dashboard.site.check_form", "raftsched.dashboard.app.check_origin"])
+async def test_a_missing_check_of_forms_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str) -> None:
+    async with visited(tmp_path) as scene:
+        monkeypatch.setattr(check, lambda *_: None)
+        assert len(await taken(scene)) > 20
+
+
+async def taken(scene: World) -> list[str]:
+    """Return the forms that were taken although they lacked their token, or came from elsewhere."""
+    faults: list[str] = []
+    admin = visitor(scene, "all")
+    for path in _posts(scene):
+        for given, headers in (
+            ({}, {}),
+            ({FIELD: ""}, {}),
+            ({FIELD: "0" * 64}, {}),
+            ({FIELD: visitor(scene, "b").csrf}, {}),
+            ({FIELD: admin.csrf}, _EVIL),
+            ({FIELD: admin.csrf}, {"Origin": "null"}),
+            ({FIELD: admin.csrf}, {"Sec-Fetch-Site": "cross-site"}),
+        ):
+            seen = await admin.ask("POST", path, given, **headers)
+            if seen.status != _FORBIDDEN or "Nothing was changed" not in seen.text:
+                faults.append(f"POST {path} {given} {headers}: {seen.status}")
+    return faults
 
 
 def _posts(scene: World) -> list[str]:
@@ -260,25 +280,40 @@ async def test_actions_beyond_a_role_are_refused_and_change_nothing(tmp_path: Pa
 
 
 async def test_what_is_another_tenants_is_answered_as_what_does_not_exist(tmp_path: Path) -> None:
-    faults: list[str] = []
-    asked_count = 0
     async with visited(tmp_path) as scene:
         before = await owned_by_acme(scene)
-        other = visitor(scene, "b")
-        for page in PAGES:
-            if "{" not in page.path or page.path.startswith("/cluster/"):
-                continue
-            for method in (["GET"] if page.show else []) + (["POST"] if page.act else []):
-                fields = {FIELD: other.csrf, "reason": "x", "confirm": "acme"} if method == "POST" else None
-                for foreign, missing in zip(paths_of(page, scene), paths_of(page, scene, missing=True), strict=True):
-                    asked_count += 1
-                    answers = [_without(await other.ask(method, path, fields), path) for path in (foreign, missing)]
-                    wanted = _ENDED.get(page.path, _NOT_FOUND) if other.may(page.access) else _FORBIDDEN
-                    if answers[0] != answers[1] or answers[0].status != wanted:
-                        faults.append(f"{method} {foreign}: {_difference(*answers)}")
+        asked_count, faults = await differences(scene)
         assert await owned_by_acme(scene) == before
     assert asked_count > 50
     assert faults == []
+
+
+async def test_a_difference_is_found_if_everybody_sees_every_tenant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with visited(tmp_path) as scene:
+        monkeypatch.setattr(Principal, "sees", lambda _self, _tenant: True)
+        _, faults = await differences(scene)
+        assert len(faults) > 20
+
+
+async def differences(scene: World) -> tuple[int, list[str]]:
+    """Return how many questions were asked, and what tells `zeta` whether something of `acme` exists."""
+    faults: list[str] = []
+    asked_count = 0
+    other = visitor(scene, "b")
+    for page in PAGES:
+        if "{" not in page.path or page.path.startswith("/cluster/"):
+            continue
+        wanted = _ENDED.get(page.path, _NOT_FOUND) if other.may(page.access) else _FORBIDDEN
+        for method in (["GET"] if page.show else []) + (["POST"] if page.act else []):
+            fields = {FIELD: other.csrf, "reason": "x", "confirm": "acme"} if method == "POST" else None
+            for foreign, missing in zip(paths_of(page, scene), paths_of(page, scene, missing=True), strict=True):
+                asked_count += 1
+                answers = [_without(await other.ask(method, path, fields), path) for path in (foreign, missing)]
+                if answers[0] != answers[1] or answers[0].status != wanted:
+                    faults.append(f"{method} {foreign}: {_difference(*answers)}")
+    return asked_count, faults
 
 
 def _without(seen: Seen, path: str) -> Seen:
