@@ -59,6 +59,40 @@ async def posted(url: str, fields: Mapping[str, str], headers: Mapping[str, str]
         return reply.status
 
 
+def complaints_of(page: Page) -> list[str]:
+    """Return a list to which every error of a script, every violation of the policy, and every dialog is added."""
+    complaints: list[str] = []
+
+    def on_console(message: Any) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):
+            complaints.append(f"console: {message.text}")
+
+    async def on_dialog(dialog: Any) -> None:
+        complaints.append(f"dialog: {dialog.message}")
+        await dialog.dismiss()
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+    page.on("dialog", on_dialog)
+    return complaints
+
+
+async def sign_in(context: BrowserContext, token: str) -> None:
+    """Let a browser have the cookie of a token."""
+    await context.add_cookies(
+        [
+            {
+                "name": SESSION_COOKIE,
+                "value": token,
+                "domain": "127.0.0.1",
+                "path": ROOT,
+                "httpOnly": True,
+                "sameSite": "Strict",
+            }
+        ]
+    )
+
+
 @dataclass(slots=True)
 class Window:
     """A page in a browser of its own, and what the browser complained about."""
@@ -66,23 +100,7 @@ class Window:
     site: Site
     context: BrowserContext
     page: Page
-    complaints: list[str] = field(default_factory=list)
-
-    def listen(self) -> None:
-        """Note every error of a script, every violation of the policy, and every dialog."""
-        page, complaints = self.page, self.complaints
-
-        def on_console(message: Any) -> None:
-            if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):
-                complaints.append(f"console: {message.text}")
-
-        async def on_dialog(dialog: Any) -> None:
-            complaints.append(f"dialog: {dialog.message}")
-            await dialog.dismiss()
-
-        page.on("console", on_console)
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", on_dialog)
+    complaints: list[str]
 
     async def open(self, path: str = "/", *, node: int = 0) -> Page:
         """Go to a path below `/ui`."""
@@ -127,22 +145,10 @@ class Site:
         context = await self.browser.new_context(viewport={"width": width, "height": height}, **options)
         token = token or (await self.token(role) if role else "")
         if token:
-            await context.add_cookies(
-                [
-                    {
-                        "name": SESSION_COOKIE,
-                        "value": token,
-                        "domain": "127.0.0.1",
-                        "path": ROOT,
-                        "httpOnly": True,
-                        "sameSite": "Strict",
-                    }
-                ]
-            )
+            await sign_in(context, token)
         page = await context.new_page()
         page.set_default_timeout(_WAIT_MS)
-        window = Window(self, context, page)
-        window.listen()
+        window = Window(self, context, page, complaints_of(page))
         yield window
         await context.close()
         assert window.complaints == []

@@ -1,6 +1,6 @@
 """Rules that follow from the table of pages, so that a new page is held to them at once.
 
-They need no browser: each page is asked for in a simulated node, by callers of each kind.
+Each page is asked for in a simulated node, by callers of each kind; one test looks at them in a browser.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.api.access.scene import Caller
 from tests.api.access.test_tenants import CALLERS, CANARY, Twin, World, owned_by_acme, world
 from tests.api.node import run_of
 from tests.dashboard.cost import SELECTED, with_dashboard
+from tests.dashboard.site import complaints_of, opened_browser, sign_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 
@@ -409,3 +410,20 @@ async def test_hostile_texts_are_shown_as_texts_on_every_page(tmp_path: Path) ->
                         shown.add(page.path)
     assert faults == []
     assert shown >= {"/jobs/{id}", "/schedules/{id}", "/tokens", "/audit"}
+
+
+async def test_hostile_texts_run_nothing_in_a_browser(tmp_path: Path) -> None:
+    """Neither a script of theirs, nor a violation of the policy by one that was tried, nor a dialog."""
+    async with visited(tmp_path) as scene, opened_browser() as browser:
+        hostile = await _hostile(scene)
+        context = await browser.new_context()
+        await sign_in(context, visitor(hostile, "a").token)
+        tab = await context.new_page()
+        tab.set_default_timeout(60_000)
+        complaints = complaints_of(tab)
+        for page in PAGES:
+            for path in list(paths_of(page, hostile))[:4] if page.show else ():
+                await tab.goto(f"{hostile.a.node.api_url}{ROOT}{path}")
+                assert await tab.locator("h1").count() == 1, path
+        await context.close()
+    assert complaints == []
