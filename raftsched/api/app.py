@@ -155,7 +155,7 @@ def all_routes(
         *Backfills(backend, bodies).routes(),
         *events.routes(),
         *Audit(backend).routes(),
-        *Workers(backend).routes(),
+        *Workers(backend, bodies).routes(),
         *Tokens(backend, bodies).routes(),
         *Cluster(backend, bodies, forwarder).routes(),
         *BackupRoutes(backend, bodies).routes(),

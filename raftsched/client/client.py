@@ -44,6 +44,7 @@ from raftsched.client.specs import JobOptions, JobSpec
 from raftsched.client.submit import Accepted, Submitter
 from raftsched.client.tenants import BlockingTenants, Tenants
 from raftsched.client.tokens import BlockingTokens, Tokens
+from raftsched.client.workers import BlockingWorkerHandle, WorkerHandle
 from raftsched.client.workflows import BlockingWorkflows, Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
@@ -296,6 +297,10 @@ class Client:
         """Return the handle of a queue, without I/O."""
         return Queue(self._calls, name)
 
+    def worker(self, name: str) -> WorkerHandle:
+        """Return the handle of a worker that asks the cluster for jobs, without I/O."""
+        return WorkerHandle(self._calls, name)
+
     # -- events -------------------------------------------------------------------------------------------------------
 
     def events(
@@ -466,6 +471,10 @@ class BlockingClient(Blocking[Client]):
     def queue(self, name: str) -> BlockingQueue:
         """Return the handle of a queue, without I/O."""
         return BlockingQueue(self._runtime, lambda client: client.queue(name))
+
+    def worker(self, name: str) -> BlockingWorkerHandle:
+        """Return the handle of a worker that asks the cluster for jobs, without I/O."""
+        return BlockingWorkerHandle(self._runtime, lambda client: client.worker(name))
 
     get = blocking(Client.get)
     cancel = blocking(Client.cancel)

@@ -19,6 +19,7 @@ from raftsched.wire.runs import ExplainReply, HistoryDocument, LogReply, RunsDoc
 from raftsched.wire.schedules import ApplyDocument, ScheduleDocument
 from raftsched.wire.tenants import TenantDocument
 from raftsched.wire.tokens import CallerReply, TokenDocument
+from raftsched.wire.workers import WorkerDocument
 from raftsched.wire.workflows import EdgeReply, GraphDocument, NodeDocument, WorkflowDocument
 
 PauseInfo = PauseDocument[datetime]
@@ -78,6 +79,10 @@ class QueueInfo(QueueDocument[datetime], frozen=True):
 
 class Overview(OverviewDocument[datetime], frozen=True):
     """All queues in short."""
+
+
+class WorkerInfo(WorkerDocument[datetime], frozen=True):
+    """A worker that made a request lately."""
 
 
 class TokenInfo(TokenDocument[datetime], frozen=True):

@@ -21,7 +21,7 @@ from typing import Final
 
 from raftsched.core.access import tokens
 from raftsched.core.jobs import attempts, callbacks, cancel, control, lease, progress, submit
-from raftsched.core.maintenance import backup, deadlines, encryption, queues, retention, tenants
+from raftsched.core.maintenance import backup, deadlines, encryption, queues, retention, tenants, workers
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import SubmitWorkflow
 from raftsched.core.operations.control import DoBackgroundStep
@@ -36,7 +36,7 @@ from raftsched.core.workflows.cascade import with_cascade
 
 HANDLER_MODULES: Final = (
     *(attempts, callbacks, cancel, control, lease, progress, submit),
-    *(backup, deadlines, encryption, queues, retention, tenants),
+    *(backup, deadlines, encryption, queues, retention, tenants, workers),
     *(fire, save, zone_rules),
     *(background_steps, submit_workflows),
     tokens,

@@ -11,7 +11,7 @@ Nothing here awaits, sleeps or reads a clock, so the simulator steps the same co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.cron import zones
@@ -19,13 +19,14 @@ from raftsched.core.explain import LeaseLiveness, ServingWorker
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
-from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
+from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status, Worker
 from raftsched.core.state.results import Grant, Leased, Result
 from raftsched.core.state.writes import (
     PutBackgroundWork,
     PutFiring,
     PutQueue,
     PutSchedule,
+    PutWorker,
     PutWorkflow,
     Write,
 )
@@ -97,6 +98,16 @@ class Order(NamedTuple):
     operation: Operation
 
 
+class WorkerFacts(NamedTuple):
+    """What a leader knows of a worker beside its mark."""
+
+    running_count: int
+    slots: int | None
+    """The largest capacity of its requests; None = it has not asked in this term."""
+    names: tuple[str, ...] | None
+    """Job names that it has handlers for; None = any, or it has not asked in this term."""
+
+
 class Duties:
     """Perform the leader's duties over `view`. Call `start` first, then `on_changes` after every applied entry."""
 
@@ -112,6 +123,8 @@ class Duties:
         self._keeper: Final = LeaseKeeper(settings, randomness)
         self._outage: Final = Outage(view, settings, self._on_outage_recorded)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
+        self._drained: Final[set[str]] = set()
+        """Workers that get no further jobs."""
         self._knows_time = False
         self._requests: Final = LatestRequests()
         self._deadlines: Final = Deadlines(view)
@@ -187,6 +200,7 @@ class Duties:
             self._keeper_post.paused_until_ms = NEVER_MS
             self._outage.start()
         self._requests.start(leased)
+        self._drained.update(worker.name for worker in self._view.workers() if worker.drained_at_ms)
         self._timers.start(now)
 
     def on_records(self, writes: Sequence[Write]) -> None:
@@ -198,6 +212,8 @@ class Duties:
                 self._trimming.line_written(write.schedule_id, write.firing)
             elif isinstance(write, PutQueue):
                 self._on_queue(write)
+            elif isinstance(write, PutWorker):
+                self._on_worker(write.worker)
             elif isinstance(write, PutWorkflow):
                 self._deadlines.notify(write.new.next_deadline_ms)
             elif isinstance(write, PutBackgroundWork):
@@ -265,6 +281,19 @@ class Duties:
                     next_ms = max(at_ms, post.paused_until_ms)
         return next_ms
 
+    def is_drained(self, worker: str) -> bool:
+        """Return whether a worker gets no further jobs."""
+        return worker in self._drained
+
+    def worker_facts(self) -> Mapping[str, WorkerFacts]:
+        """Return what this leader knows of each worker beside its mark, by name; it reads no table."""
+        running = self._keeper.running_counts()
+        known = self._marks.facts()
+        return {
+            name: WorkerFacts(running.get(name, 0), *known.get(name, (None, None)))
+            for name in known.keys() | running.keys()
+        }
+
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def ask(self, waiter: Waiter, until_ms: int, now: Now) -> None:
@@ -274,7 +303,14 @@ class Duties:
         """
         region, _, tenant = waiter.line
         self._marks.asked(
-            waiter.worker, waiter.queues, waiter.capacity, region, now, names=waiter.names, tenant=tenant or ""
+            waiter.worker,
+            waiter.queues,
+            waiter.capacity,
+            region,
+            now,
+            names=waiter.names,
+            tenant=tenant or "",
+            version=waiter.version,
         )
         self._wake_jobs(now)
         self._dispatcher.ask(waiter, until_ms, now)
@@ -387,6 +423,16 @@ class Duties:
         self._ready.configured(new)
         if new.retention_ms != (old.retention_ms if old is not None else 0):
             self._retention.restart()
+
+    def _on_worker(self, worker: Worker) -> None:
+        """Let the requests of a worker end that was drained, or gets jobs again: its next one is served accordingly."""
+        if bool(worker.drained_at_ms) is self.is_drained(worker.name):
+            return
+        if worker.drained_at_ms:
+            self._drained.add(worker.name)
+        else:
+            self._drained.discard(worker.name)
+        self._dispatcher.dismiss(worker.name)
 
     def _on_options(self, job: Job) -> None:
         self._deadlines.notify(job.next_deadline_ms)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -30,7 +30,7 @@ from raftsched.core.state.writes import Write
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.leader.dispatch.depths import QueueDepth, QueueScale, queue_depths
 from raftsched.leader.dispatch.dispatcher import Waiter
-from raftsched.leader.duties import Change, Duties, Order, hand_back
+from raftsched.leader.duties import Change, Duties, Order, WorkerFacts, hand_back
 from raftsched.leader.leases.keeper import HeartbeatAnswer
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.settings import LeaderSettings
@@ -153,6 +153,7 @@ class Leadership:
         names: Sequence[str] | None = None,
         tenant: str | None = None,
         check: Callable[[], None] | None = None,
+        version: str = "",
     ) -> list[Grant]:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
 
@@ -161,6 +162,7 @@ class Leadership:
         given only jobs of that tenant; None = of all tenants, which share it by their weights.
         `check` is called once jobs are found for it, which may be long after the call: if it raises, none is leased.
         The worker's latest request, repeated under its `request_id` because the reply was lost, gets the same grants.
+        A drained worker waits as others do, and gets no jobs.
 
         Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker does not know;
         they end with their term. If the call is cancelled, jobs that were already leased for it are handed back.
@@ -173,9 +175,13 @@ class Leadership:
             return repeated
         while True:
             future = asyncio.get_running_loop().create_future()
-            waiter = Waiter(worker, queues, capacity, future, region, names=names, tenant=tenant)
+            served = () if self._duties.is_drained(worker) else queues
+            waiter = Waiter(worker, served, capacity, future, region, names=names, tenant=tenant, version=version)
             job_ids = await self._job_ids(waiter, until_ms)
             if not job_ids:
+                return []
+            if self._duties.is_drained(worker):
+                self._duties.leave(waiter, self._now())
                 return []
             if check is not None:
                 try:
@@ -236,6 +242,11 @@ class Leadership:
         """Return the number of living workers."""
         self._check_serving()
         return self._duties.worker_count(self._now())
+
+    def worker_facts(self) -> Mapping[str, WorkerFacts]:
+        """Return what this leader knows of each worker beside its mark, by name."""
+        self._check_serving()
+        return self._duties.worker_facts()
 
     def workers_for(self, queue: str) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, in any region; used by `core.explain`."""

@@ -1,4 +1,4 @@
-"""Define the verbs: what people can do to a job, a schedule or a queue. ONE table for servers, clients and commands.
+"""Define the verbs: what people can do to jobs, schedules, queues and workers. ONE table for servers, clients and commands.
 
 A row holds what is the same for all of them. These are made from it:
 
@@ -25,6 +25,7 @@ from raftsched.wire.firings import BackfillReply, BackfillRequest, FiringReply, 
 from raftsched.wire.jobs import JobReply
 from raftsched.wire.queues import QueuePatch, QueueSettingsReply
 from raftsched.wire.schedules import DeletedReply, SchedulePatch, ScheduleReply, TenantQuery
+from raftsched.wire.workers import DrainRequest, WorkerReply
 
 Action = Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "reprioritise", "delete"]
 """The verbs that also work on many jobs at once."""
@@ -210,4 +211,15 @@ QUEUE: Final = _by_name(
         body=PauseRequest,
     ),
     _queue("resume", "Resume a queue."),
+)
+
+_worker = partial(Verb, noun="worker", object_path="/workers/{name}", reply=WorkerReply)
+
+WORKER: Final = _by_name(
+    _worker(
+        "drain",
+        "Give a worker no further jobs, until `undrain`. Its running jobs continue.",
+        body=DrainRequest,
+    ),
+    _worker("undrain", "Give a drained worker jobs again."),
 )

@@ -48,6 +48,8 @@ class LeaseRequest(Request, frozen=True):
     """Names of the jobs for which the worker has handlers; it gets no others. Omitted: jobs of any name."""
     executes: Annotated[Sequence[Kind], Meta(max_length=2)] | None = None
     """Kinds of jobs without a handler that it executes, whatever their names. Without `names` it gets no others."""
+    version: Annotated[str, Meta(max_length=limits.WORKER_VERSION_CHARS_MAX)] = ""
+    """The release of raftsched that the worker runs, for people who look at it."""
 
 
 class HeldLease(Request, frozen=True):
@@ -273,15 +275,42 @@ class ProgressReply(Reply, frozen=True):
     accepted: Literal[True]
 
 
-class WorkerReply(Reply, frozen=True):
+class DrainRequest(Request, frozen=True):
+    """Why a worker gets no further jobs."""
+
+    reason: Annotated[str, Meta(max_length=limits.PAUSE_REASON_CHARS_MAX)] | None = None
+
+
+class WorkerDocument(Reply, Generic[T], frozen=True):
     """A worker that made a request lately. The time of that is stored every few seconds only."""
 
     name: str
-    queues: tuple[str, ...]
-    capacity: int
-    region: str | None
-    first_seen_at: Time | None
-    seen_at: Time | None
+    queues: Sequence[str] = ()
+    capacity: int = 0
+    """The jobs for which it asked last."""
+    region: str | None = None
+    tenant: str | None = None
+    """The tenant whose jobs it is given; null = all."""
+    version: str | None = None
+    """The release of raftsched that it runs; null if it did not tell."""
+    first_seen_at: T | None = None
+    seen_at: T | None = None
+    state: Literal["active", "draining", "drained"] = "active"
+    """`draining`: it gets no further jobs, and still runs some. `drained`: it runs none."""
+    drained_at: T | None = None
+    """The time from which on it gets no further jobs."""
+    drained_by: str | None = None
+    drain_reason: str | None = None
+    running: int | None = None
+    """Jobs that it runs; null if the answering node does not lead."""
+    slots: int | None = None
+    """Jobs that it runs at the same time at most; null if it is not known."""
+    names: Sequence[str] | None = None
+    """Names of the jobs that it has handlers for; null = any, or not known."""
+
+
+class WorkerReply(WorkerDocument[Time], frozen=True):
+    """A worker that made a request lately. The time of that is stored every few seconds only."""
 
 
 class WorkersReply(Reply, frozen=True):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
 import msgspec
 
@@ -31,6 +32,7 @@ from raftsched.worker.outage_log import Outage
 from raftsched.worker.runs.runs import Grant
 from raftsched.worker.settings import WorkerSettings
 
+_VERSION = version("raftsched")
 _WAIT_SHARE = 1 / 4
 """A request for jobs waits at most this share of a lease."""
 _MORE_THAN_EVER = 2 * limits.LEASE_CAPACITY_MAX
@@ -133,6 +135,7 @@ class Poller:
             region=self._region,
             names=self._names,
             executes=self._executes,
+            version=_VERSION,
         )
         reply = await self._connection.attempt(
             Request("POST", "/leases", _encode(ask)),

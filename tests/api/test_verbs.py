@@ -13,18 +13,30 @@ from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import create_app
 from raftsched.cli.commands.queues import queue_command
 from raftsched.cli.commands.schedule.command import schedule_command
+from raftsched.cli.commands.workers import workers_command
 from raftsched.cli.main import main
 from raftsched.client import BlockingJob, Job, Queue
 from raftsched.client.queues import BlockingQueue
 from raftsched.client.schedules import BlockingSchedules, Schedules
+from raftsched.client.workers import BlockingWorkerHandle, WorkerHandle
 from raftsched.wire.bulk import BulkRequest
-from raftsched.wire.verbs import JOB, QUEUE, SCHEDULE, Action, Verb
+from raftsched.wire.verbs import JOB, QUEUE, SCHEDULE, WORKER, Action, Verb
 from tests.api.node import SimulatedNode
 
-TABLES = {"job": JOB, "schedule": SCHEDULE, "queue": QUEUE}
+TABLES = {"job": JOB, "schedule": SCHEDULE, "queue": QUEUE, "worker": WORKER}
 VERBS = [verb for table in TABLES.values() for verb in table.values()]
-CLIENTS = {"job": (Job, BlockingJob), "schedule": (Schedules, BlockingSchedules), "queue": (Queue, BlockingQueue)}
-GROUPS: dict[str, click.Group] = {"job": main, "schedule": schedule_command, "queue": queue_command}
+CLIENTS = {
+    "job": (Job, BlockingJob),
+    "schedule": (Schedules, BlockingSchedules),
+    "queue": (Queue, BlockingQueue),
+    "worker": (WorkerHandle, BlockingWorkerHandle),
+}
+GROUPS: dict[str, click.Group] = {
+    "job": main,
+    "schedule": schedule_command,
+    "queue": queue_command,
+    "worker": workers_command,
+}
 NAMES_IN_CLIENT = {"amend": "update"}
 NAMES_OF_COMMANDS = {"configure": "set"}
 ONLY_IN_BULK = {"delete", "reprioritise"}
@@ -75,7 +87,7 @@ def test_verb_is_a_command_with_its_help_and_fields(verb: Verb) -> None:
 
 def test_bulk_actions_are_the_verbs_that_are_meant_for_a_status() -> None:
     assert [verb.name for verb in JOB.values() if verb.meant_for] == [*get_args(Action)]
-    assert all(not verb.meant_for for table in (SCHEDULE, QUEUE) for verb in table.values())
+    assert all(not verb.meant_for for table in (SCHEDULE, QUEUE, WORKER) for verb in table.values())
 
 
 @pytest.mark.parametrize("verb", [verb for verb in JOB.values() if verb.meant_for], ids=_id)

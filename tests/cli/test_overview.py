@@ -73,7 +73,11 @@ async def test_workers_are_shown_once_they_were_heard_of(api: Api, cli: Cli) -> 
     api.node.apply(MarkWorkers((WorkerMark("w1", ("a", "b"), 10, TimeMs(api.node.now_ms())),)))
     assert [(worker["name"], worker["queues"]) for worker in await cli.json("workers")] == [("w1", ["a", "b"])]
     [row] = (await cli.ok("workers")).rows
-    assert row[:4] == ["w1", "a,", "b", "10"]
+    assert row[:5] == ["w1", "a,", "b", "10", "active"]
+    assert "w1  drained" in (await cli.ok("workers", "drain", "w1", "--reason", "new kernel")).stdout
+    assert (await cli.json("workers", "drain", "w1"))["drain_reason"] == "new kernel"
+    assert "w1  active" in (await cli.ok("workers", "undrain", "w1")).stdout
+    assert "no worker of this name" in await cli.refused("workers", "drain", "w2")
 
 
 async def test_cluster_is_shown_and_changed(api: Api, cli: Cli) -> None:

@@ -39,6 +39,7 @@ from raftsched.core.operations.encryption import AdoptKey
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
 from raftsched.core.operations.tenants import RemoveTenant, SaveTenant
+from raftsched.core.operations.workers import DrainWorker
 from raftsched.core.records.api_token import Role
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import SECRET_BYTES
@@ -178,6 +179,7 @@ tenant_settings = st.builds(
 )  # fmt: skip
 tenant_removals = st.builds(RemoveTenant, name=texts, actor=texts)
 
+drains = st.builds(DrainWorker, name=texts, drained=st.booleans(), reason=texts, actor=texts)
 key_adoptions = st.builds(
     AdoptKey, key_id=texts, check=texts, secret=st.sampled_from([b"", b"s" * SECRET_BYTES, b"t" * SECRET_BYTES])
 )
@@ -221,6 +223,6 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations,
-    tenant_settings, tenant_removals, key_adoptions, backups,
+    tenant_settings, tenant_removals, key_adoptions, backups, drains,
      children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

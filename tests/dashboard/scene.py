@@ -32,6 +32,8 @@ PATHS: Final = {
     "/dead-letters/groups/{group}": "dead-letters-group",
     "/dead-letters/requeue?all=yes": "dead-letters-requeue",
     "/dead-letters/purge?reason=attempts_exhausted": "dead-letters-purge",
+    "/workers": "workers",
+    "/workers/{worker}/drain": "worker-drain",
     "/schedules": "schedules",
     "/schedules/{schedule}": "schedule",
     "/schedules/{schedule}?month=2035-03": "schedule-month",
@@ -133,6 +135,7 @@ async def _submitted(client: Client) -> Mapping[str, str]:
         "later": later.id,
         "waiting": waiting.id,
         "schedule": await _scheduled(client),
+        "worker": next(each["name"] for each in await client.workers() if each["name"].startswith("worker-7f3a")),
         "group": groups_of([await client.get(failed.id)])[0].key,
     }
 

@@ -30,7 +30,7 @@ from raftsched.api.jobs.convert import shown_spec, start_word
 from raftsched.api.json.decode import job_id_in_path
 from raftsched.core.jobs.admission import lost_workers_max
 from raftsched.core.records.ids import job_id_text, run_id_text
-from raftsched.core.records.job import WAITING, Dependency, Job, JobError, Status, Worker
+from raftsched.core.records.job import WAITING, Dependency, Job, JobError, Status
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.spec import Options
@@ -39,7 +39,7 @@ from raftsched.errors import InvariantBroken, NotFound
 from raftsched.storage.reader import StateReader
 from raftsched.wire.common import ErrorReply, PauseDocument
 from raftsched.wire.jobs import DependencyReply, JobReply, ResultReply, RetryPolicyReply
-from raftsched.wire.workers import LeaseReply, WorkerReply
+from raftsched.wire.workers import LeaseReply
 
 _NO_DEPENDENCIES: Final[list[DependencyReply]] = []
 _NO_OPTIONS: Final = Options()
@@ -153,17 +153,6 @@ def lease_reply(grant: Grant) -> LeaseReply:
         task=options.task or None,
         replay_of=id_text(options.replay_of),
         revision=job.revision,
-    )
-
-
-def worker_reply(worker: Worker) -> WorkerReply:
-    return WorkerReply(
-        name=worker.name,
-        queues=worker.queues,
-        capacity=worker.capacity,
-        region=worker.region or None,
-        first_seen_at=time_or_none(worker.first_seen_at_ms),
-        seen_at=time_or_none(worker.seen_at_ms),
     )
 
 

@@ -76,6 +76,7 @@ class Leases:
             tenant=caller.scope,
             names=_names(wanted),
             check=partial(check_again, request),
+            version=wanted.version,
         )
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 

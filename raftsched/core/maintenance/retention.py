@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from raftsched import limits
 from raftsched.core.jobs.changes import find_job, invalid, job_audited, touch
 from raftsched.core.jobs.dependency_resolution import may_have_dependants
@@ -25,6 +27,7 @@ from raftsched.core.records.bounds import (
     is_name,
     name_problem,
     range_problem,
+    text_problem,
 )
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Worker
@@ -209,8 +212,25 @@ def _marked(known: Worker | None, mark: WorkerMark, context: Context) -> Worker:
     if known is not None:
         seen_at_ms = max(seen_at_ms, known.seen_at_ms)
         first_seen_at_ms = known.first_seen_at_ms
-    return Worker(
-        mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms, mark.region, mark.silent, mark.tenant
+    new = Worker(
+        mark.name,
+        mark.queues,
+        mark.capacity,
+        seen_at_ms,
+        first_seen_at_ms,
+        mark.region,
+        mark.silent,
+        mark.tenant,
+        mark.version,
+    )
+    if known is None or not known.drained_at_ms:
+        return new
+    return replace(
+        new,
+        queues=mark.queues or known.queues,
+        drained_at_ms=known.drained_at_ms,
+        drained_by=known.drained_by,
+        drain_reason=known.drain_reason,
     )
 
 
@@ -230,6 +250,7 @@ def _mark_problem(mark: WorkerMark) -> str:
         or range_problem("seen_at_ms", mark.seen_at_ms, 0, TIME_MS_MAX)
         or (name_problem("region", mark.region) if mark.region else "")
         or (name_problem("tenant", mark.tenant) if mark.tenant else "")
+        or text_problem("version", mark.version, limits.WORKER_VERSION_CHARS_MAX)
     )
     for queue in mark.queues:
         problem = problem or name_problem("queue", queue)

@@ -32,6 +32,7 @@ from raftsched.core.operations import (  # noqa: F401  # base finds their operat
     queues,
     schedules,
     tenants,
+    workers,
 )
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import (
@@ -192,6 +193,8 @@ class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
     """Replaces the list of the mark before."""
     tenant: str = ""
     """The tenant whose jobs the worker is given; "" = all."""
+    version: str = ""
+    """The release of raftsched that it runs; "" = it did not tell."""
 
 
 class MarkWorkers(Operation, frozen=True, tag=7):

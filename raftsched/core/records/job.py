@@ -375,6 +375,12 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     """Its leases that were silent at this mark; all others were renewed shortly before `seen_at_ms`, or later."""
     tenant: str = ""
     """The tenant whose jobs it is given; "" = all."""
+    version: str = ""
+    """The release of raftsched that it runs; "" = it did not tell."""
+    drained_at_ms: TimeMs = TimeMs(0)
+    """The time from which on it gets no further jobs; 0 = it gets jobs."""
+    drained_by: str = ""
+    drain_reason: str = ""
 
 
 _job_decoder = msgspec.msgpack.Decoder(Job)

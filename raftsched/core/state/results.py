@@ -11,7 +11,7 @@ from raftsched import limits
 from raftsched.core.operations.codec import CODEC_VERSION, RejectCode
 from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Job
+from raftsched.core.records.job import Job, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule
 from raftsched.core.records.tenant import Tenant
@@ -95,6 +95,10 @@ class QueueSaved(NamedTuple):
     queue: Queue
 
 
+class WorkerSaved(NamedTuple):
+    worker: Worker
+
+
 class TenantSaved(NamedTuple):
     tenant: Tenant
     """Its present settings; if they were removed, the last ones."""
@@ -135,6 +139,7 @@ Result = (
     | ScheduleSaved
     | Fired
     | QueueSaved
+    | WorkerSaved
     | TenantSaved
     | TokenSaved
     | WorkflowSaved

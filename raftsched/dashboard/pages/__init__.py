@@ -18,6 +18,7 @@ from raftsched.dashboard.pages import (
     submit,
     tenants,
     tokens,
+    workers,
 )
 
 PAGES: Final[tuple[Page, ...]] = (
@@ -25,6 +26,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *jobs.PAGES,
     *schedules.PAGES,
     *dead_letters.PAGES,
+    *workers.PAGES,
     *submit.PAGES,
     *job.PAGES,
     *job_actions.PAGES,

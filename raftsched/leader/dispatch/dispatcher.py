@@ -45,7 +45,7 @@ class Waiter:
     `tenant`; None = of all.
     """
 
-    __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "timer", "worker")
+    __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "timer", "version", "worker")
 
     def __init__(
         self,
@@ -57,12 +57,14 @@ class Waiter:
         *,
         names: Sequence[str] | None = None,
         tenant: str | None = None,
+        version: str = "",
     ) -> None:
         self.worker: Final = worker
         self.queues: Final = queues
         self.capacity: Final = capacity
         self.jobs: Final = jobs
         self.names: Final = names
+        self.version: Final = version
         self.line: Final = Line(region, None if names is None else tags_of(names), tenant)
         self.number = 0
         """Order of arrival, lower is earlier; set when it waits."""
@@ -136,6 +138,12 @@ class Dispatcher:
                 del lines[waiter.line]
             if not lines:
                 del places[queue]
+
+    def dismiss(self, worker: str) -> None:
+        """End the waits of a worker, without jobs, so that it asks again."""
+        for waiter in [each for each in self._waiters if each.worker == worker]:
+            self.leave(waiter)
+            waiter.jobs.set_result([])
 
     def match(self, now: Now) -> None:
         """Give the jobs that have arrived since the last call to the workers that wait for them."""

@@ -29,7 +29,7 @@ node may still answer heartbeats at all (fresh contact with a quorum) is its cal
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -179,6 +179,10 @@ class LeaseKeeper:
 
     def __len__(self) -> int:
         return len(self._leases)
+
+    def running_counts(self) -> Counter[str]:
+        """Return the number of leases of each worker."""
+        return Counter(lease.worker for lease in self._leases.values())
 
     # -- what the log says --------------------------------------------------------------------------------------------
 

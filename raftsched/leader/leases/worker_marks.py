@@ -50,7 +50,7 @@ class Leases(Protocol):
 
 
 class _Worker:
-    __slots__ = ("capacity", "is_marked", "names", "queues", "region", "seen_ms", "slots", "tenant")
+    __slots__ = ("capacity", "is_marked", "names", "queues", "region", "seen_ms", "slots", "tenant", "version")
 
     def __init__(
         self,
@@ -61,7 +61,9 @@ class _Worker:
         region: str,
         tenant: str,
         names: Collection[str] | None,
+        version: str,
     ) -> None:
+        self.version = version
         self.queues = queues
         self.capacity = capacity
         self.region = region
@@ -118,15 +120,16 @@ class WorkerMarks:
         *,
         names: Collection[str] | None = None,
         tenant: str = "",
+        version: str = "",
     ) -> None:
         """Note a worker's request for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not recorded."""
         worker = self._workers.get(name)
         if worker is None:
-            self._meet(name, tuple(queues), capacity, region, now, names=names, tenant=tenant)
+            self._meet(name, tuple(queues), capacity, region, now, names=names, tenant=tenant, version=version)
         else:
             worker.names = names
             worker.queues, worker.capacity, worker.seen_ms = tuple(queues), capacity, now.monotonic_ms
-            worker.region, worker.tenant = region, tenant
+            worker.region, worker.tenant, worker.version = region, tenant, version
             worker.slots = max(worker.slots, capacity)
             self._note(name, worker)
 
@@ -145,13 +148,27 @@ class WorkerMarks:
                 self._meet(name, (), 0, "", now, must=has_lease)
             else:
                 self._meet(
-                    name, marked.queues, marked.capacity, marked.region, now, tenant=marked.tenant, must=has_lease
+                    name,
+                    marked.queues,
+                    marked.capacity,
+                    marked.region,
+                    now,
+                    tenant=marked.tenant,
+                    version=marked.version,
+                    must=has_lease,
                 )
 
     def serving(self, queue: str, now: Now) -> list[ServingWorker]:
         """Return the living workers that take jobs of `queue`, as far as their marks and this term tell, by name."""
         alive = (name for name, queues in self._alive(now) if accepts(queues, queue))
         return [self._serving(name, now) for name in sorted(alive)]
+
+    def facts(self) -> dict[str, tuple[int, tuple[str, ...] | None]]:
+        """Return the slots and the names of handlers of each worker that was seen in this term."""
+        return {
+            name: (worker.slots, None if worker.names is None else tuple(worker.names))
+            for name, worker in self._workers.items()
+        }
 
     def alive_count(self, now: Now) -> int:
         """Return how many workers live, as far as their marks and this term tell."""
@@ -166,7 +183,7 @@ class WorkerMarks:
         seen_since_ms = now.cluster_ms - self._alive_ms
         for marked in self._view.workers():
             if marked.seen_at_ms >= seen_since_ms and marked.name not in self._workers:
-                yield marked.name, marked.queues
+                yield marked.name, () if marked.drained_at_ms else marked.queues
 
     def slots(self, queue: str, tenant: str | None = None) -> int:
         """Return the jobs that a typical worker of `queue` runs at the same time, by each one's largest request.
@@ -239,10 +256,13 @@ class WorkerMarks:
         *,
         names: Collection[str] | None = None,
         tenant: str = "",
+        version: str = "",
         must: bool = False,
     ) -> None:
         if must or len(self._workers) < limits.WAITING_WORKERS_MAX:
-            self._workers[name] = _Worker(queues, capacity, now.monotonic_ms, region=region, tenant=tenant, names=names)
+            self._workers[name] = _Worker(
+                queues, capacity, now.monotonic_ms, region=region, tenant=tenant, names=names, version=version
+            )
             self._new[name] = None
 
     def _note(self, name: str, worker: _Worker) -> None:
@@ -286,7 +306,14 @@ class WorkerMarks:
     def _mark_of(name: str, worker: _Worker, silent: Mapping[str, tuple[SilentLease, ...]], now: Now) -> WorkerMark:
         seen_at_ms = now.cluster_before(worker.seen_ms)
         return WorkerMark(
-            name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()), worker.tenant
+            name,
+            worker.queues,
+            worker.capacity,
+            seen_at_ms,
+            worker.region,
+            silent.get(name, ()),
+            worker.tenant,
+            worker.version,
         )
 
     def _is_overdue(self, now: Now) -> bool:

@@ -93,6 +93,8 @@ ALLOWED: Final = {
     "GET /api/v1/queues/{name}/scale": _READ,
     "PATCH /api/v1/queues/{name}": _MANY,
     "POST /api/v1/queues/{name}/pause": _MANY,
+    "POST /api/v1/workers/{name}/drain": _MANY,
+    "POST /api/v1/workers/{name}/undrain": _MANY,
     "POST /api/v1/queues/{name}/resume": _MANY,
     "POST /api/v1/schedules": _CHANGE,
     "PUT /api/v1/schedules": _CHANGE,
@@ -108,7 +110,12 @@ ALLOWED: Final = {
     "GET /api/v1/schedules/{id}/next": _READ,
     "GET /api/v1/schedules/{id}/firings": _READ,
 }
-_PARTS: Final = {"{id}": NOBODY, "tenants/{name}": "tenants/acme", "queues/{name}": "queues/acme:mail"}
+_PARTS: Final = {
+    "{id}": NOBODY,
+    "tenants/{name}": "tenants/acme",
+    "queues/{name}": "queues/acme:mail",
+    "workers/{name}": "workers/acme:w",
+}
 
 
 def routes() -> tuple[Route, ...]:

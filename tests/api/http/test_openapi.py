@@ -94,6 +94,8 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/events": {"get"},
         "/api/v1/audit": {"get"},
         "/api/v1/workers": {"get"},
+        "/api/v1/workers/{name}/drain": {"post"},
+        "/api/v1/workers/{name}/undrain": {"post"},
         "/api/v1/whoami": {"get"},
         "/api/v1/overview": {"get"},
         "/api/v1/cluster": {"get"},
