@@ -19,7 +19,9 @@ import pytest
 from raftsched import limits
 from raftsched.api.access.principal import Principal
 from raftsched.api.http.routes import STREAM_TYPE
+from raftsched.core.operations.codec import MarkWorkers, WorkerMark
 from raftsched.core.records.api_token import Role
+from raftsched.core.records.ids import TimeMs
 from tests.api.access.scene import Caller, Door, guarded
 from tests.api.access.test_roles import routes
 from tests.api.node import NOBODY, Answer, Api, run_of
@@ -98,6 +100,8 @@ async def world(directory: Path, more: Mapping[str, Caller] = {}, **options: Any
         await a.patch(f"queues/{queue}", {"concurrency": 3})
         await everybody.patch("tenants/acme", {"weight": 2})
         await everybody.post("queues/shared/pause", {})
+        mark = WorkerMark(f"acme:{CANARY}", (queue,), 1, TimeMs(api.node.now_ms()), tenant="acme")
+        api.node.apply(MarkWorkers((mark,)))
         twins = (
             *(Twin("jobs", each["id"], NOBODY) for each in (done, dead, running, queued)),
             Twin("runs", run["run_id"], run["run_id"].replace(running["id"], NOBODY)),
@@ -106,6 +110,7 @@ async def world(directory: Path, more: Mapping[str, Caller] = {}, **options: Any
             Twin("workflows", workflow["id"], NOBODY),
             Twin("tokens", token["id"], "0" * 16),
             Twin("queues", queue, f"beta:{CANARY}"),
+            Twin("workers", f"acme:{CANARY}", f"beta:{CANARY}"),
             Twin("tenants", "acme", "beta"),
         )
         assert run["run_id"] != twins[4].missing
