@@ -99,7 +99,7 @@ class Order(NamedTuple):
 
 
 class WorkerFacts(NamedTuple):
-    """What a leader knows of a worker beside its mark."""
+    """Facts of a worker that a leader knows beside its mark."""
 
     running_count: int
     slots: int | None

@@ -276,7 +276,7 @@ class ProgressReply(Reply, frozen=True):
 
 
 class DrainRequest(Request, frozen=True):
-    """Why a worker gets no further jobs."""
+    """The reason of a drain."""
 
     reason: Annotated[str, Meta(max_length=limits.PAUSE_REASON_CHARS_MAX)] | None = None
 
