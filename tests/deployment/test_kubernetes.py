@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
 import kubernetes_validate
 import pytest
+from msgspec.structs import asdict, replace
 
 from raftsched import limits
 from raftsched.api.access.door import OpenDoor
 from raftsched.api.app import create_app
+from raftsched.node.certificates import own_api_contexts, peer_contexts
 from raftsched.wire.queues import ScaleReply
 from raftsched.worker import WorkerSettings
 from tests.api.node import SimulatedNode
@@ -79,6 +85,24 @@ def test_each_pod_is_a_node_with_its_files() -> None:
         assert ports == {"api": loaded.api_address[1].port, "raft": loaded.raft_address[1].port}
     assert [loaded.node_id for loaded in settings.values()] == [member.id for member in loaded.nodes]
     assert unknown_words(container["args"], [each["name"] for each in container["env"]]) == []
+
+
+def test_certificates_made_as_documented_are_accepted_by_each_pod(tmp_path: Path) -> None:
+    told = (CONFIGS.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
+    lines = re.search(
+        r"^\$ (raftsched tls new-ca[^$]*)^\$ (for i in 0 1 2;.*?)^\$ kubectl", told, re.MULTILINE | re.DOTALL
+    )
+    assert lines is not None
+    programs = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", lines[1] + lines[2]], cwd=tmp_path, env=os.environ | programs, check=True)
+    files = dict(re.findall(r"--from-file=(\S+)=((?:ca|tls)/\S+)", told))
+    for loaded in settings_of_pods().values():
+        assert loaded.peer_tls is not None
+        assert loaded.api_tls is not None
+        own = {name: str(tmp_path / files[Path(path).name]) for name, path in asdict(loaded.peer_tls).items()}
+        given = replace(loaded, peer_tls=replace(loaded.peer_tls, **own), api_tls=replace(loaded.api_tls, **own))
+        assert peer_contexts(given)
+        assert own_api_contexts(given)
 
 
 def test_founders_can_find_each_other_before_any_is_ready() -> None:
