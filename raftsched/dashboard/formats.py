@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from raftsched.wire.common import STATUS_NAMES
 
@@ -78,6 +78,14 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def prose(text: str) -> Markup:
+    """Return a text of ours with the commands in it, between backquotes, as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts)
+    )
+
+
 def status(name: str) -> Markup:
     """Return a status as a badge: a colour, and its words."""
     kind = name if name in STATUS_NAMES else "other"
@@ -109,6 +117,7 @@ FILTERS: Final = {
     "rate": rate,
     "size": size,
     "words": words,
+    "prose": prose,
     "status": status,
     "short_id": short_id,
     "pretty": pretty,
