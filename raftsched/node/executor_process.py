@@ -103,6 +103,9 @@ class ExecutorProcess:
             *self._command, stdin=asyncio.subprocess.PIPE, env=self._environment | self._credentials()
         )
         log.info("executor_started", pid=self._process.pid)
+        if self._is_asked:  # while it was being started; it has taken no job yet
+            with suppress(ProcessLookupError):
+                self._process.kill()
         return await self._process.wait()
 
     def _credentials(self) -> dict[str, str]:

@@ -52,6 +52,17 @@ async def test_stop_ends_it_even_if_it_does_not_listen(tmp_path: Path, program: 
     assert not Path(f"/proc/{pid}").exists()
 
 
+async def test_it_ends_if_it_is_stopped_while_it_starts(tmp_path: Path) -> None:
+    executor = ExecutorProcess(command(IGNORES_SIGTERM, tmp_path / "pids"))
+    running = asyncio.create_task(executor.run())
+    await asyncio.sleep(0)
+    executor.ask()
+    await executor.stop()
+    await running
+    assert executor._process is not None
+    assert executor._process.returncode is not None
+
+
 async def test_it_ends_with_a_node_that_is_killed(tmp_path: Path) -> None:
     node = (
         "import asyncio, sys; from raftsched.node.executor_process import ExecutorProcess; "
