@@ -239,6 +239,9 @@ APPENDS_IN_FLIGHT_MAX = 16
 CLOCK_SKEW_MS = 500
 """A clock further off the median of the members' clocks stamps nothing (`consensus.cluster_clock`)."""
 
+TRACEPARENT_CHARS = 55
+"""Length of a `traceparent` of W3C Trace Context, version 00."""
+
 # -- the leader -------------------------------------------------------------------------------------------------------
 READY_BUFFER_JOBS_MAX = 1_000
 """Ready jobs held in memory for one queue and priority; the rest stay in the index."""

@@ -50,6 +50,7 @@ from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
 from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.ports import Clock, Randomness
+from raftsched.tracing import current_traceparent, span
 from raftsched.wire.verbs import JOB, Action
 
 T = TypeVar("T")
@@ -186,7 +187,9 @@ class Client:
     async def _submit(self, spec: JobSpec) -> Job:
         if self._submitter.is_full:
             await self._submitter.wait_for_capacity()
-        accepted = await self._submitter.submit(spec.encoded(self._keys.next()))
+        attributes = {"messaging.destination.name": spec.queue or spec.name}
+        with span(f"submit {spec.name}", "PRODUCER", attributes=attributes):
+            accepted = await self._submitter.submit(self._encoded(spec))
         return Job(self._calls, accepted.job_id, duplicate=accepted.is_duplicate)
 
     async def submit_many(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> Sequence[Job | RaftschedError]:
@@ -220,9 +223,15 @@ class Client:
     def _started(self, job: JobSpec | Mapping[str, Any]) -> asyncio.Future[Accepted] | RaftschedError:
         try:
             spec = job if isinstance(job, JobSpec) else JobSpec.read(job)
-            return self._submitter.submit(spec.encoded(self._keys.next()))
+            return self._submitter.submit(self._encoded(spec))
         except RaftschedError as error:
             return error
+
+    def _encoded(self, spec: JobSpec) -> bytes:
+        """Return a job with a key and with the current span, if it has none of its own."""
+        if spec.traceparent is None and (traceparent := current_traceparent()):
+            spec = spec.in_span(traceparent)
+        return spec.encoded(self._keys.next())
 
     async def _ended(self, submit: asyncio.Future[Accepted] | RaftschedError) -> Job | RaftschedError:
         if isinstance(submit, RaftschedError):

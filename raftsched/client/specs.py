@@ -95,6 +95,8 @@ class JobOptions(TypedDict, total=False):
     """A second submit with this key finds the job, as long as it exists, or for `idempotency_ttl_seconds`."""
     idempotency_ttl_seconds: float | None
     """Lifetime of the key; None = as long as the job exists."""
+    traceparent: str | None
+    """The span that submits it; None = the current one of OpenTelemetry, if there is any."""
 
 
 _OPTIONS: Final = frozenset(JobOptions.__annotations__)
@@ -139,6 +141,11 @@ class JobSpec:
         if not (fields.get("name") or fields.get("http") or fields.get("shell")):
             raise Invalid("name: a job needs one, except with http or shell", field="name")
         return cls(**fields)
+
+    def in_span(self, traceparent: str) -> JobSpec:
+        """Return the same job, submitted by this span."""
+        options: JobOptions = {**self.options, "traceparent": traceparent}
+        return JobSpec(name=self.name, payload=self.payload, **options)
 
     def encoded(self, idempotency_key: str | None = None) -> bytes:
         """Return the job as JSON text, with `idempotency_key` if it has none of its own; raises `Invalid`."""

@@ -33,8 +33,11 @@ LABEL_FILTER_RULE: Final = "the name of a label, =, and its text"
 LABEL_FILTER_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}="
 PARAMETER_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$(?!\n)"
 PARAMETER_NAME_RULE: Final = "1 to 64 letters, digits and _, the first not a digit"
+TRACEPARENT_PATTERN: Final = r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$(?!\n)"
+TRACEPARENT_RULE: Final = "a traceparent of W3C Trace Context, version 00, as in 00-<32 hex>-<16 hex>-01"
 
 PATTERN_RULES: Final = {
+    TRACEPARENT_PATTERN: TRACEPARENT_RULE,
     MEMBER_ID_PATTERN: MEMBER_ID_RULE,
     NAME_PATTERN: NAME_RULE,
     QUEUE_PATTERN_PATTERN: QUEUE_PATTERN_RULE,
@@ -51,6 +54,7 @@ Name = Annotated[str, Meta(pattern=NAME_PATTERN, description=NAME_RULE)]
 QueuePattern = Annotated[str, Meta(pattern=QUEUE_PATTERN_PATTERN, description=QUEUE_PATTERN_RULE)]
 Tag = Annotated[str, Meta(min_length=1, max_length=limits.TAG_CHARS_MAX)]
 IdempotencyKey = Annotated[str, Meta(pattern=KEY_PATTERN, description=KEY_RULE)]
+Traceparent = Annotated[str, Meta(pattern=TRACEPARENT_PATTERN, description=TRACEPARENT_RULE)]
 CompletionId = Annotated[str, Meta(pattern=COMPLETION_ID_PATTERN, description=COMPLETION_ID_RULE)]
 IdText = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "uuid"})]
 LostWorkers = Annotated[int, Meta(ge=1, le=limits.LOST_WORKERS_MAX)]

@@ -38,6 +38,7 @@ from raftsched.wire.common import (
     Tag,
     Time,
     TimeoutSeconds,
+    Traceparent,
     or_null,
 )
 from raftsched.wire.parameters import PARAMETERS_SCHEMA
@@ -173,6 +174,8 @@ class JobRequest(TimedJobBody, frozen=True):
     the same."""
     idempotency_ttl_seconds: SpanSeconds | None = None
     """Lifetime of the key; the job is kept at least as long. Default: as long as the job exists."""
+    traceparent: Traceparent | None = None
+    """The span that submits it. For single jobs the header `traceparent` does the same. It does not count for keys."""
 
 
 class BatchRequest(Request, frozen=True):
@@ -328,6 +331,8 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     idempotency_key: str | None = None
     replay_of: str | None = None
     """The original of this clone."""
+    traceparent: str | None = None
+    """The span that submitted it."""
     hook_of: str | None = None
     """The job whose end submitted this one."""
     notice_of: str | None = None

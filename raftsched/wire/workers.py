@@ -198,6 +198,8 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     workflow_id: str | None = None
     task: str | None = None
     replay_of: str | None = None
+    traceparent: str | None = None
+    """The span that submitted the job, for that of the run."""
     revision: int = 0
 
 

@@ -11,6 +11,7 @@ JSON. The path is for nodes only, and not in the documented API.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -31,6 +32,8 @@ from raftsched.api.request_id import handling, request_id_of
 from raftsched.client.http.gather import Gatherer, GatherLimits
 from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unauthorized, Unavailable
 from raftsched.exchange import Reply
+from raftsched.tracing import TRACEPARENT
+from raftsched.wire.common import TRACEPARENT_PATTERN
 
 RELAY_PATH: Final = "/internal/submits"
 _HEADERS: Final = ("Content-Type", "Location", "ETag", "Retry-After")
@@ -49,6 +52,8 @@ class RelayedSubmit(msgspec.Struct, frozen=True, array_like=True):
     caller: tuple[tuple[str, str], ...]
     """Its headers that tell who sent it."""
     request_id: str = ""
+    traceparent: str | None = None
+    """Its header of that name, if that is one."""
 
 
 class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
@@ -63,9 +68,18 @@ def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
     """Return the submit in `request`, with `body`."""
     headers = request.headers
     caller = tuple((name, value) for name in CALLER_HEADERS for value in headers.getall(name, ()))
-    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), caller, request_id_of(request))
+    return RelayedSubmit(
+        body, tuple(headers.getall(KEY_HEADER, ())), caller, request_id_of(request), _traceparent_in(request)
+    )
 
 
+def _traceparent_in(request: web.Request) -> str | None:
+    """Return the header; a malformed one, or one of a version that is not known, does not count (W3C Trace Context)."""
+    text = request.headers.get(TRACEPARENT, "")
+    return text if _is_traceparent(text) else None
+
+
+_is_traceparent: Final = re.compile(TRACEPARENT_PATTERN).match
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_submits: Final = msgspec.msgpack.Decoder(list[RelayedSubmit]).decode
 _decode_replies: Final = msgspec.msgpack.Decoder(list[RelayedReply]).decode

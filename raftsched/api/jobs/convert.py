@@ -58,6 +58,8 @@ def submit_operation(
     prefix = f"{at}." if at else ""
     due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, prefix)
     claims = unique_keys_of(wanted, has_key=bool(key), now_ms=now_ms, prefix=prefix)
+    if wanted.traceparent is not None:
+        claims["traceparent"] = wanted.traceparent
     operation = body_operation(
         wanted,
         job_id=job_id,
@@ -296,9 +298,12 @@ def unique_key(wanted: JobRequest, unique: UniqueRequest, prefix: str) -> bytes:
     return digest_of({part: values[part] for part in by})
 
 
+_NOT_IN_FINGERPRINT: Final = frozenset({"idempotency_key", "traceparent"})
+
+
 def fingerprint_of(document: dict[str, Any]) -> bytes:
-    """Return the digest of a document, whatever the order of its keys; the idempotency key does not count."""
-    return digest_of({name: value for name, value in document.items() if name != "idempotency_key"})
+    """Return the digest of a document, whatever the order of its keys; its idempotency key and its span don't count."""
+    return digest_of({name: value for name, value in document.items() if name not in _NOT_IN_FINGERPRINT})
 
 
 def digest_of(value: Any) -> bytes:

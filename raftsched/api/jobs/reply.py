@@ -102,6 +102,7 @@ def job_reply(
         error=_latest_error(job),
         idempotency_key=job.idempotency_key or None,
         replay_of=id_text(options.replay_of),
+        traceparent=options.traceparent or None,
         hook_of=id_text(options.hook_of),
         notice_of=id_text(options.notice_of),
         **shown_spec(job.spec, payload),
@@ -152,6 +153,7 @@ def lease_reply(grant: Grant) -> LeaseReply:
         workflow_id=id_text(options.workflow_id),
         task=options.task or None,
         replay_of=id_text(options.replay_of),
+        traceparent=options.traceparent or None,
         revision=job.revision,
     )
 

@@ -140,6 +140,8 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """JSON object with the values of its schedule's parameters (`parameters.values_of`); b"" = it has none."""
     notice_of: bytes = b""
     """Id of the schedule about which this job tells its owner."""
+    traceparent: str = ""
+    """The span that submitted it (W3C Trace Context); "" = none."""
 
     @property
     def is_message(self) -> bool:
@@ -291,8 +293,10 @@ def _numbers_problem(options: Options) -> str:
 def _keys_problem(options: Options) -> str:
     if options.concurrency_key and name_problem("concurrency_key", options.concurrency_key):
         return name_problem("concurrency_key", options.concurrency_key)
-    return range_problem("unique_key bytes", len(options.unique_key), 0, UNIQUE_KEY_BYTES_MAX) or text_problem(
-        "task", options.task, limits.NAME_CHARS_MAX
+    return (
+        range_problem("unique_key bytes", len(options.unique_key), 0, UNIQUE_KEY_BYTES_MAX)
+        or text_problem("task", options.task, limits.NAME_CHARS_MAX)
+        or text_problem("traceparent", options.traceparent, limits.TRACEPARENT_CHARS)
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 import structlog
 
+from raftsched.tracing import span
 from raftsched.wire.workers import Outcome
 from raftsched.worker.execution.capture import captured
 from raftsched.worker.handlers.registry import Handler
@@ -37,7 +39,7 @@ async def awaited(handler: Handler, run: Run) -> Outcome:
     if not run.begin():
         return snoozed(0)
     try:
-        with captured(run.context.log if handler.captures_stdout else None):
+        with _traced(run), captured(run.context.log if handler.captures_stdout else None):
             value = await handler.function(*_arguments(handler, run))
     except asyncio.CancelledError:
         return failed("CancelledError", "the handler, or something that it called, cancelled its task")
@@ -48,8 +50,15 @@ async def awaited(handler: Handler, run: Run) -> Outcome:
 
 def called(handler: Handler, run: Run) -> Outcome:
     """Run a plain handler in this thread."""
-    with captured(run.context.log if handler.captures_stdout else None):
+    with _traced(run), captured(run.context.log if handler.captures_stdout else None):
         return outcome_of(handler.function, _arguments(handler, run), handler.rules)
+
+
+def _traced(run: Run) -> AbstractContextManager[None]:
+    ctx = run.context
+    attributes: dict[str, str | int] = {"messaging.message.id": ctx.run_id, "messaging.destination.name": ctx.queue}
+    attributes |= {"raftsched.job_id": ctx.job_id, "raftsched.attempt": ctx.attempt_number}
+    return span(f"run {ctx.name}", "CONSUMER", parent=ctx.traceparent, attributes=attributes)
 
 
 def unknown_job(run: Run) -> Outcome:

@@ -109,7 +109,7 @@ class Context:
     __slots__ = (
         "_logger", "_sink", "attempt_number", "call", "callback_token", "cancelled", "deadline",
         "fencing_token", "instant", "job_id", "max_attempts", "name", "parameters", "queue", "replay_of", "retry_cap_seconds",
-        "run_at", "run_id", "schedule_id", "starts_at_most_once", "task", "tenant", "workflow_id",
+        "run_at", "run_id", "schedule_id", "starts_at_most_once", "task", "tenant", "traceparent", "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +129,7 @@ class Context:
         workflow_id: str | None = None,
         task: str | None = None,
         replay_of: str | None = None,
+        traceparent: str | None = None,
         call: Any = None,
         starts_at_most_once: bool = False,
         callback_token: str | None = None,
@@ -158,6 +159,8 @@ class Context:
         """The job's name within its workflow."""
         self.replay_of = replay_of
         """The job of which this one is a clone."""
+        self.traceparent = traceparent
+        """The span that submitted the job (W3C Trace Context); the run's own span is below it."""
         self.call = call
         """JSON of the request or command of a job that needs no handler; None for any other job."""
         self.starts_at_most_once = starts_at_most_once

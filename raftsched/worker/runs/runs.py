@@ -177,6 +177,7 @@ def context_of(grant: Grant, sink: ReportSink, deadline: datetime | None) -> Con
         workflow_id=grant.workflow_id,
         task=grant.task,
         replay_of=grant.replay_of,
+        traceparent=grant.traceparent,
         call=None if grant.kind is None else getattr(grant, grant.kind),
         starts_at_most_once=grant.starts_at_most_once,
         callback_token=secrets.token_urlsafe(_CALLBACK_TOKEN_BYTES) if grant.may_be_accepted else None,

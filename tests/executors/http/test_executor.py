@@ -73,6 +73,7 @@ def context(
     retry_cap_seconds: float = 3_600.0,
     run_at: datetime | None = None,
     parameters: Mapping[str, Any] | None = None,
+    traceparent: str | None = None,
     **call: Any,
 ) -> Context:
     """The context of a run whose call has these fields."""
@@ -80,6 +81,7 @@ def context(
         job_id="j", run_id="j.1", fencing_token=7, attempt_number=3, name="report", queue="http", schedule_id="s",
         instant=FIRE_TIME, call={"url": url, "timeout_seconds": 5} | call, starts_at_most_once=at_most_once,
         callback_token=callback_token, retry_cap_seconds=retry_cap_seconds, run_at=run_at, parameters=parameters,
+        traceparent=traceparent,
     )  # fmt: skip
 
 
@@ -121,6 +123,12 @@ async def test_request_has_the_headers_of_the_run_and_those_of_the_job(executor:
         "idempotency-key": "j.1", "raftsched-job-id": "j", "raftsched-run-id": "j.1", "raftsched-fencing-token": "7",
         "raftsched-attempt": "3", "raftsched-scheduled-at": "2027-03-14T07:00:00.000Z",
     }  # fmt: skip
+
+
+async def test_request_has_the_span_of_its_job_unless_the_job_gives_one(executor: HttpExecutor, target: Target) -> None:
+    for headers in ({}, {"Traceparent": "00-1-2-01"}):
+        await executor(context(f"{target.url}/status", headers=headers, traceparent="00-a-b-01"), None)
+    assert [request.headers["traceparent"] for request in target.received] == ["00-a-b-01", "00-1-2-01"]
 
 
 @for_each(

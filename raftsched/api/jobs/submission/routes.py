@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple, TypeGuard
 
+import msgspec
 from aiohttp import web
 
 from raftsched.api.access.principal import Principal, principal_of
@@ -86,6 +87,8 @@ class Jobs:
     async def submit_text(self, sent: RelayedSubmit, caller: Principal) -> web.Response:
         """Submit a job from the request of its client; see `submit_job`."""
         wanted, document = self._job.read(sent.body)
+        if sent.traceparent is not None and wanted.traceparent is None:
+            wanted = msgspec.structs.replace(wanted, traceparent=sent.traceparent)
         key = key_named(sent.keys, wanted.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
         submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, caller=caller)
