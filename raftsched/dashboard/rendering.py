@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,8 @@ FOLDER: Final = Path(__file__).parent / "templates"
 WHOLE_PAGE: Final = "base.html"
 FRAGMENT: Final = "fragment.html"
 """The layout of a page that is fetched to update an open one."""
+_PARTS: Final = (WHOLE_PAGE, FRAGMENT, "macros.html", "state.html")
+"""Templates that pages are made of."""
 
 
 class Renderer:
@@ -34,10 +37,21 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._prepared: set[str] = set()
         self._environment.filters.update(FILTERS)
         self._environment.globals.update(
             asset=lambda name: f"{ROOT}/static/{assets.name_of(name)}", nav=nav, root=ROOT, url=url
         )
+
+    async def prepare(self, template: str) -> None:
+        """Compile a template that was never rendered, in a thread: it takes the time of some dozen requests."""
+        if template not in self._prepared:
+            await asyncio.to_thread(self._compile, template)
+            self._prepared.add(template)
+
+    def _compile(self, template: str) -> None:
+        for name in (template, *_PARTS):
+            self._environment.get_template(name)
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """Return a page; raises jinja2's `UndefinedError` for a name that `variables` lack."""

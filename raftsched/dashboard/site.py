@@ -165,6 +165,7 @@ class Site:
             if answer.notice or view.error:
                 notices.leave(response, answer.notice or view.error, is_error=bool(view.error))
             return response
+        await self._renderer.prepare(answer.template)
         response = self.page(request, view.session, answer, view)
         notices.forget(request, response)
         return response
