@@ -76,6 +76,27 @@ async def test_under_tls_cookies_are_secure_and_a_certificate_takes_the_place_of
         assert cookie["httponly"]
 
 
+async def test_no_redirect_leaves_the_dashboard(tmp_path: Path) -> None:
+    node = SimulatedNode()
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with served(node, door_of(node, tmp_path)) as url, aiohttp.ClientSession(cookie_jar=jar) as session:
+        for wanted in (
+            "https://evil.example/",
+            "//evil.example",
+            "/\\evil.example",
+            "/ui//evil",
+            "javascript:alert(1)",
+            "/x",
+        ):
+            jar.clear()
+            form = await session.get(f"{url}/sign-in")
+            found = re.search(r'name="csrf" value="([0-9a-f]{64})"', await form.text())
+            assert found is not None
+            fields = {"csrf": found[1], "token": "s" * 32, "next": wanted}
+            reply = await session.post(f"{url}/sign-in", data=fields, allow_redirects=False)
+            assert (reply.status, reply.headers["Location"][:4]) == (303, f"{ROOT}/"), wanted
+
+
 async def test_a_link_from_another_site_is_followed_by_who_has_signed_in(tmp_path: Path) -> None:
     node = SimulatedNode()
     async with served(node, door_of(node, tmp_path)) as url, aiohttp.ClientSession() as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from playwright.async_api import expect
 
+from raftsched.dashboard.csrf import form_token
 from raftsched.dashboard.session import ROOT, SESSION_COOKIE
 from tests.dashboard.site import Site, posted
 
@@ -45,12 +46,7 @@ async def test_a_revoked_token_ends_an_open_page_at_once(site: Site) -> None:
 async def test_forms_from_elsewhere_and_without_their_token_change_nothing(site: Site) -> None:
     url = site.cluster.urls[0]
     cookie = f"{SESSION_COOKIE}={await site.token('operator')}"
-    async with site.window("operator") as window:
-        page = await window.open()
-        right = await page.locator("input[name=csrf]").first.get_attribute("value")
-    async with site.window("viewer") as window:
-        page = await window.open()
-        others = await page.locator("input[name=csrf]").first.get_attribute("value")
+    right, others = form_token(await site.token("operator")), form_token(await site.token("viewer"))
     refused = (
         ({"Origin": "https://evil.example"}, right),
         ({"Origin": "null"}, right),
@@ -59,22 +55,6 @@ async def test_forms_from_elsewhere_and_without_their_token_change_nothing(site:
         ({"Origin": url}, others),
     )
     for headers, token in refused:
-        status = await posted(f"{url}{ROOT}/sign-out", {"csrf": token or ""}, {"Cookie": cookie, **headers})
+        status = await posted(f"{url}{ROOT}/sign-out", {"csrf": token}, {"Cookie": cookie, **headers})
         assert (headers, token, status) == (headers, token, 403)
-    assert await posted(f"{url}{ROOT}/sign-out", {"csrf": right or ""}, {"Cookie": cookie, "Origin": url}) == 303
-
-
-async def test_no_redirect_leaves_the_dashboard(site: Site) -> None:
-    for wanted in (
-        "https://evil.example/",
-        "//evil.example",
-        "/\\evil.example",
-        "/ui/..//evil.example",
-        "javascript:alert(1)",
-    ):
-        async with site.window() as window:
-            page = await window.open(f"/sign-in?next={wanted}")
-            await page.fill("#token", await site.token("viewer"))
-            await page.press("#token", "Enter")
-            await expect(page.get_by_label("API token")).not_to_be_visible()
-            assert page.url.startswith(f"{site.cluster.urls[0]}/")
+    assert await posted(f"{url}{ROOT}/sign-out", {"csrf": right}, {"Cookie": cookie, "Origin": url}) == 303
