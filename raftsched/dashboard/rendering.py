@@ -21,7 +21,7 @@ WHOLE_PAGE: Final = "base.html"
 FRAGMENT: Final = "fragment.html"
 """The layout of a page that is fetched to update an open one."""
 _PARTS: Final = (WHOLE_PAGE, FRAGMENT, "macros.html", "state.html")
-"""Templates that pages are made of."""
+"""Templates that every page includes."""
 
 
 class Renderer:
