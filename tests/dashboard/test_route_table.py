@@ -22,6 +22,7 @@ from raftsched.api.access.principal import Principal
 from raftsched.api.access.rules import OF_ALL_TENANTS, ROLES, Access
 from raftsched.core.records.api_token import Role
 from raftsched.dashboard.csrf import FIELD, form_token
+from raftsched.dashboard.headers import POLICY
 from raftsched.dashboard.page import Page
 from raftsched.dashboard.pages import PAGES
 from raftsched.dashboard.session import ROOT, SESSION_COOKIE
@@ -57,6 +58,8 @@ class Seen:
     location: str
     cookies: str
     text: str
+    cache: str = ""
+    policy: str = ""
 
 
 @dataclass(slots=True)
@@ -131,7 +134,8 @@ class Visitor:
         async with api.session.request(method, url, data=fields, headers=sent, allow_redirects=False) as reply:
             text = "" if "attachment" in reply.headers.get("Content-Disposition", "") else await reply.text()
             cookies = re.sub(r"Max-Age=\d+|expires=[^;]+", "", " ".join(reply.headers.getall("Set-Cookie", [])))
-            return Seen(reply.status, reply.headers.get("Location", ""), cookies, text)
+            cache, policy = (reply.headers.get(name, "") for name in ("Cache-Control", "Content-Security-Policy"))
+            return Seen(reply.status, reply.headers.get("Location", ""), cookies, text, cache, policy)
 
 
 @asynccontextmanager
@@ -391,6 +395,24 @@ async def _hostile(scene: World) -> World:
         *(twin for twin in scene.twins if twin.noun not in ("jobs", "schedules", "workflows")),
     )
     return replace(scene, twins=twins)
+
+
+async def test_every_reply_has_the_policy_and_is_stored_by_no_cache(tmp_path: Path) -> None:
+    """Pages have data of one reader, and one has the text of a new token."""
+    faults: list[str] = []
+    async with visited(tmp_path) as scene:
+        admin = visitor(scene, "all")
+        new_token = {FIELD: admin.csrf, "role": "viewer", "name": "x"}
+        asked: list[tuple[str, str, dict[str, str] | None]] = [
+            ("POST", "/tokens", new_token),
+            ("GET", "/nothing", None),
+        ]
+        asked += [("GET", path, None) for page in PAGES if page.show for path in paths_of(page, scene)]
+        for method, path, fields in asked:
+            seen = await admin.ask(method, path, fields)
+            if (seen.cache, seen.policy) != ("no-store", POLICY):
+                faults.append(f"{method} {path}: {seen.cache} {seen.policy}")
+    assert faults == []
 
 
 async def test_hostile_texts_are_shown_as_texts_on_every_page(tmp_path: Path) -> None:
