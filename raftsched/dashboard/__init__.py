@@ -26,5 +26,7 @@ To add a page:
 
 Rules: no inline script or style, since the content security policy forbids them. Every form has `{{ csrf_field() }}`.
 Buttons for changes are inside `{% if may("submit") %}` with the access that the API asks for. An action that can't be
-undone shows a page with what would change before it acts. Everything works without JavaScript, except for updates.
+undone shows a page with what would change before it acts. On a narrow screen cells of the class `wide` are hidden, and a
+table of the class `rows` becomes blocks, each with its `main` cell first. Everything works without JavaScript,
+except for updates.
 """
