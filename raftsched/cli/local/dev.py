@@ -46,6 +46,7 @@ def dev_command(*, node_count: int, data_dir: Path | None, base_port: int, auth:
                     console.print(f"{node.id}  {node.api}  {role:9}  log {node.log_file}")
                 if cluster.token_file is not None:
                     console.print(f"export RAFTSCHED_TOKEN_FILE={cluster.token_file}", soft_wrap=True)
+                console.print(f"Dashboard: {cluster.urls[0]}/", soft_wrap=True)
                 console.print("Ready. Ctrl-C stops the cluster.")
                 _run_until_interrupted(cluster)
         except KeyboardInterrupt:
