@@ -22,8 +22,11 @@ def test_doctor_finds_a_running_node_well_and_its_free_port_when_it_is_down(clus
     def examined() -> dict[str, Any]:
         ran = run_cli("doctor", "--config", str(cluster.config), "--json", **settings)
         document: dict[str, Any] = json.loads(ran.stdout)
-        assert (ran.returncode, document["ok"]) == (0, True), document
-        return {each["check"]: each for each in document["findings"]}
+        found = {each["check"]: each for each in document["findings"]}
+        failed = [check for check, each in found.items() if each["level"] == "fail"]
+        assert ran.returncode == (0 if document["ok"] else 1) == (1 if failed else 0)
+        assert set(failed) <= {"disk speed"}, document  # the machine of the tests may be busy
+        return found
 
     def told(found: dict[str, Any]) -> list[str]:
         return [found[f"port {port}"]["text"] for port in (node.api.rpartition(":")[2], node.raft.rpartition(":")[2])]

@@ -20,7 +20,7 @@ from typing import Any, Final
 from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from raftsched.client import BlockingClient
 from raftsched.core.operations.codec import CODEC_VERSION
-from tests.acceptance.http import call, call_once
+from tests.acceptance.http import call
 from tests.acceptance.test_failures import Submitter, completed
 from tests.drills.processes import started_worker
 from tests.drills.releases import (
@@ -58,19 +58,21 @@ def roll(cluster: LocalCluster, after: Release, submitter: Submitter) -> None:
 
 def _keeps_up(cluster: LocalCluster, node: LocalNode, release: Release) -> bool:
     """Return whether a node runs a release, and holds what the leader holds, as `raftsched cluster status` shows."""
-    shown = {each["id"]: each for each in cluster.wait_for_leader().get("/api/v1/cluster")["nodes"]}[node.id]
+    shown = {each["id"]: each for each in _status(cluster)["nodes"]}[node.id]
     facts = shown["facts"]
-    return bool(facts and facts["is_ready"] and facts["release"] == release.name and shown["lag"] < 1_000)
+    return bool(facts and facts["is_ready"] and facts["release"] == release.name and (shown["lag"] or 0) < 1_000)
 
 
 def _require_gate(cluster: LocalCluster, after: Release) -> None:
     """A leader of the later release refuses what a member can't read yet, and says what to do."""
-    status = _status(cluster)
-    assert status["operation_version"] == CODEC_VERSION, status
+    assert _status(cluster)["operation_version"] == CODEC_VERSION
     if _reads_later(after):
-        refused, answer = call_once(cluster.wait_for_leader().api, "POST", f"/api/v1/queues/{QUEUE}/pause", {})
+        refused, answer = call(cluster.wait_for_leader().api, "POST", f"/api/v1/queues/{QUEUE}/pause", {})
         assert (refused, answer["code"]) == (503, "upgrade_in_progress"), answer
-        assert "releases_differ" in [problem["code"] for problem in status["problems"]], status["problems"]
+        cluster.wait_until(
+            lambda: "releases_differ" in [problem["code"] for problem in _status(cluster)["problems"]],
+            what="the status to say that releases differ",
+        )
 
 
 def _reads_later(release: Release) -> bool:
@@ -80,8 +82,16 @@ def _reads_later(release: Release) -> bool:
 
 
 def _status(cluster: LocalCluster) -> dict[str, Any]:
-    status: dict[str, Any] = cluster.wait_for_leader().get("/api/v1/cluster")
-    return status
+    """Return the cluster as its leader sees it, however busy this machine is."""
+
+    def told() -> dict[str, Any] | None:
+        try:
+            status: dict[str, Any] = cluster.wait_for_leader().get("/api/v1/cluster")
+        except OSError:
+            return None
+        return status if status["leader"] == status["answered_by"] else None
+
+    return cluster.wait_until(told, what="the leader's answer")
 
 
 def require_in_force(cluster: LocalCluster) -> None:
