@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import structlog
@@ -66,7 +66,8 @@ class Live:
             await response.prepare(request)
             job_id, is_about_nodes = request.query.get("job", ""), "nodes" in request.query
             async with self._watch(request, job_id, is_about_nodes=is_about_nodes) as watch:
-                await self._send(response, watch)
+                with suppress(ConnectionError):  # the reader is gone
+                    await self._send(response, watch)
             return response
         finally:
             self._count -= 1
