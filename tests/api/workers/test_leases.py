@@ -37,6 +37,7 @@ async def test_lease_holds_all_that_a_handler_needs(api: Api) -> None:
             "workflow_id": None,
             "task": None,
             "replay_of": None,
+            "traceparent": None,
             "revision": 2,
         }
     ]

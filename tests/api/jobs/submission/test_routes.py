@@ -78,6 +78,7 @@ async def test_submit_answers_201_with_the_whole_job(api: Api) -> None:
         "error": None,
         "idempotency_key": None,
         "replay_of": None,
+        "traceparent": None,
     }
     assert job["run_id"] == f"{job['id']}.1"
 
