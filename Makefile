@@ -94,7 +94,7 @@ backup-drill: $(READY) ## lose all nodes under load, and restore a backup
 JOBS ?= 3000
 
 container-drill: $(READY) ## the image, built and run as three nodes in containers, the leader killed under load
-	$(BIN)/python -m tests.drills.container --jobs $(JOBS)
+	$(BIN)/python -m tests.drills.container --jobs $(JOBS) --demo
 
 PYINSTALLER := pyinstaller==6.22.3
 BUILT := build/binary/env

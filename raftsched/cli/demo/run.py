@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -36,13 +36,13 @@ _DOWN_SECONDS = 2.0
 _SHOW_SECONDS = 0.25
 
 
-async def run_demo(directory: Path) -> Report:
-    """Run the whole demo under `directory` and return its figures."""
+async def run_demo(directory: Path, *, make_cluster: Callable[..., LocalCluster] = LocalCluster) -> Report:
+    """Run the whole demo under `directory`, on the cluster that `make_cluster` makes, and return its figures."""
     ledger_path = directory / "ledger.sqlite"
     ledger = Ledger.create(ledger_path)
     executors = {"http": True, "http_queues": [kind for kind in EXECUTED_KINDS if kind.startswith("http")]}
     settings = {"lease_seconds": 5.0, "executors": executors, "http_targets": LOOPBACK_TARGETS}
-    with LocalCluster(directory, settings=settings, with_tokens=True) as cluster:
+    with make_cluster(directory, settings=settings, with_tokens=True) as cluster:
         leader = cluster.wait_for_leader()
         _introduce(cluster, leader)
         async with Client(*cluster.urls, token=leader.token) as admin:

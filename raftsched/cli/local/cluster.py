@@ -138,6 +138,9 @@ class LocalNode:
 class LocalCluster:
     """Node processes under one directory, stopped when the context ends."""
 
+    node_type: type[LocalNode] = LocalNode
+    """Subclasses run nodes in another way."""
+
     def __init__(
         self,
         directory: Path,
@@ -156,7 +159,7 @@ class LocalCluster:
         self._node_count = node_count
         ports = _ports(node_count, base_port)
         self.nodes = [
-            LocalNode(f"n{number}", api, raft, directory / f"n{number}", token=token)
+            self.node_type(f"n{number}", api, raft, directory / f"n{number}", token=token)
             for number, (api, raft) in enumerate(ports, start=1)
         ]
         for node in self.nodes:
@@ -192,7 +195,7 @@ class LocalCluster:
         self._node_count += 1
         api, raft = free_ports(2)
         token = self.nodes[0].token
-        node = LocalNode(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}", token=token)
+        node = self.node_type(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}", token=token)
         node.directory.mkdir(parents=True)
         self.nodes.append(node)
         node.own_config = node.directory / "cluster.toml"

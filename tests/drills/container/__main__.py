@@ -1,6 +1,6 @@
 """Build the image, run three nodes and a worker of it, kill the leader under load, and look at what the containers may do.
 
-    python -m tests.drills.container --jobs 3000
+    python -m tests.drills.container --jobs 3000 --demo
 
 It needs Docker; an engine of its own is started if none answers, which needs root and Debian's `docker.io`.
 """
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.drills.container import demo
 from tests.drills.container.cluster import USER_ID, Containers
 from tests.drills.container.engine import IMAGE, ROOT, Engine, NoEngine, engine, wait_until
 
@@ -24,8 +25,8 @@ _ROOM_BYTES: Final = 3 << 30
 _NO_CAPABILITIES: Final = f"CapEff:\t{0:016x}"
 
 
-def run(jobs: int) -> Iterator[str]:
-    """Do the whole drill; yield what is wrong."""
+def run(jobs: int, *, with_demo: bool = False) -> Iterator[str]:
+    """Do the whole drill; yield what is wrong. `with_demo` runs `raftsched demo` as well."""
     with tempfile.TemporaryDirectory(prefix="raftsched-containers-", dir=_place()) as name:
         directory = Path(name)
         directory.chmod(0o711)  # so that the containers' user can reach its files
@@ -37,6 +38,9 @@ def run(jobs: int) -> Iterator[str]:
             containers = Containers(docker, directory)
             with containers.running():
                 yield from _drive(containers, jobs)
+            if with_demo:
+                (directory / "demo").mkdir()
+                yield from demo.faults(docker, directory / "demo")
 
 
 def _place() -> str | None:
@@ -124,8 +128,10 @@ def _say(line: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=3_000)
+    parser.add_argument("--demo", action="store_true", help="then run the demo, with its nodes in containers")
+    asked = parser.parse_args()
     try:
-        found = list(run(parser.parse_args().jobs))
+        found = list(run(asked.jobs, with_demo=asked.demo))
     except NoEngine as missing:
         sys.exit(f"container drill: {missing}")
     print("\n".join(found) or "every job ran once; the containers are confined, reap, and stop")
