@@ -26,9 +26,10 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
+from chaos.drills.backends import Unfit
+from chaos.drills.backends.namespaces import enter
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
 from tests.drills.hosts import Host, can_hang_disks, hosts
-from tests.drills.namespaces import Unfit, enter
 from tests.drills.users import PAUSE_SECONDS, QUEUE
 
 _ROOT: Final = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from chaos.drills.backends.namespaces import Network
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
-from tests.drills.namespaces import Network
 
 _ROOT: Final = Path(__file__).parents[2]
 _API: Final = 8400

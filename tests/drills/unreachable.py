@@ -20,11 +20,12 @@ from typing import Final
 import aiohttp
 from structlog.testing import capture_logs
 
+from chaos.drills.backends import Unfit
+from chaos.drills.backends.namespaces import Network, enter
 from raftsched import Client
 from raftsched.worker import Worker
 from tests.drills.gaps import settled_leader
 from tests.drills.hosts import Host, hosts
-from tests.drills.namespaces import Network, Unfit, enter
 from tests.drills.users import PAUSE_SECONDS, QUEUE
 
 _REACHED: Final = "10.93.8"

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from chaos.sim.record.log_changes import Deed
 from raftsched.core.apply import apply
 from raftsched.core.operations.codec import CODEC_VERSION, decode_batch
 from raftsched.core.records.ids import TimeMs
@@ -34,20 +35,24 @@ class LogReplay:
 
     def apply(self, entry: LoggedEntry) -> list[Result]:
         """Apply the next entry; return a result for each of its operations."""
+        return [deed.applied.result for deed in self.deeds(entry)]
+
+    def deeds(self, entry: LoggedEntry) -> list[Deed]:
+        """Apply the next entry; return its operations, each with its result and what it wrote."""
         state = self.state
         now_ms, version = state.cluster_time_ms, state.operation_version
-        results: list[Result] = []
+        deeds: list[Deed] = []
         if entry.command is not None:
             batch = decode_batch(entry.command, reads=NEWEST)
             now_ms, version = TimeMs(max(now_ms, batch.stamp_ms)), max(version, batch.version)
             context, written_count = Context(now_ms, entry.index, version), 0
             for operation in batch.operations:
-                result, writes = apply(state, operation, context)
-                state.execute(writes)
-                written_count += len(writes)
+                applied = apply(state, operation, context)
+                state.execute(applied.writes)
+                written_count += len(applied.writes)
                 context = context.after(written_count)
-                results.append(result)
+                deeds.append(Deed(operation, applied))
         elif entry.configuration is not None:
             state.configure(entry.configuration)
         state.advance(index=entry.index, term=entry.term, now_ms=now_ms, version=version)
-        return results
+        return deeds

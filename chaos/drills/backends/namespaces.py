@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from chaos.drills.backends.port import Unfit
+
 _INSIDE: Final = "DRILL_IS_INSIDE"
 _NAMES: Final = Path("/run/netns")
 _CLONE_NEWNET: Final = 0x40000000
@@ -26,24 +28,35 @@ table inet drill {
 """
 
 
-class Unfit(Exception):
-    """The system lacks something that the drill needs."""
+def can_enter() -> str:
+    """Return "" if `enter` can work here, or what it lacks."""
+    if _INSIDE in os.environ:
+        return ""
+    missing = [tool for tool in ("unshare", "nsenter", "ip", "nft") if shutil.which(tool) is None]
+    if missing:
+        return f"these programs are missing: {', '.join(missing)} (util-linux, iproute2, nftables)"
+    if subprocess.run(_unshare("true"), check=False, capture_output=True).returncode:
+        return "namespaces can't be made here: run it as root, or allow user namespaces"
+    return ""
 
 
-def enter(module: str) -> None:
+def enter(module: str, arguments: Sequence[str] | None = None) -> None:
     """Return inside the namespaces: the first time this starts `module` again there, with the same arguments."""
     if _INSIDE in os.environ:
         _NAMES.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "tmpfs", str(_NAMES))
         return
-    missing = [tool for tool in ("unshare", "nsenter", "ip", "nft") if shutil.which(tool) is None]
-    if missing:
-        raise Unfit(f"these programs are missing: {', '.join(missing)} (util-linux, iproute2, nftables)")
-    kind = ["-m", "--propagation", "private"] if os.geteuid() == 0 else ["-Urnm", "--propagation", "private"]
-    if subprocess.run(["unshare", *kind, "true"], check=False, capture_output=True).returncode:
-        raise Unfit("namespaces can't be made here: run it as root, or allow user namespaces")
+    if lacking := can_enter():
+        raise Unfit(lacking)
     os.environ[_INSIDE] = "1"
-    os.execvp("unshare", ["unshare", *kind, sys.executable, "-m", module, *sys.argv[1:]])
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.stdout.flush()
+    os.execvp("unshare", _unshare(sys.executable, "-m", module, *given))
+
+
+def _unshare(*command: str) -> list[str]:
+    kind = "-m" if os.geteuid() == 0 else "-Urnm"
+    return ["unshare", kind, "--propagation", "private", *command]
 
 
 class Network:
@@ -78,7 +91,7 @@ class Network:
         _run("ip", "-n", self._name(number), "addr", "add", f"{address}/24", "dev", "eth0")
 
     def drop(self, number: int, *, addresses: Sequence[str] = ()) -> None:
-        """Drop what a host sends to and gets from `addresses`; all, where none are named."""
+        """Drop what a host sends to and gets from `addresses`; all, if none are named."""
         rules = [f"add rule inet drill {chain} drop" for chain in ("in", "out")]
         if addresses:
             named = "{ " + ", ".join(addresses) + " }"
@@ -87,6 +100,11 @@ class Network:
                 f"add rule inet drill out ip daddr {named} drop",
             ]
         self._nft(number, "\n".join(rules))
+
+    def lose_from(self, number: int, addresses: Sequence[str]) -> None:
+        """Drop all packets to a host from `addresses`, and no others to it."""
+        named = ", ".join(addresses)
+        self._nft(number, f"flush chain inet drill in\nadd rule inet drill in ip saddr {{ {named} }} drop")
 
     def heal(self, number: int) -> None:
         """Drop nothing any more."""

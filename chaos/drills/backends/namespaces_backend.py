@@ -1,0 +1,67 @@
+"""Hosts that are network namespaces; users are on one of their own, which reaches all nodes at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from chaos.drills.backends.namespaces import Network
+from chaos.drills.backends.port import Backend, Need, Unfit
+
+_SUBNET: Final = "10.93.9"
+_API: Final = 8400
+_RAFT: Final = 8401
+
+
+class Namespaces(Backend):
+    """The caller is inside the namespaces (`namespaces.enter`) when it makes one."""
+
+    name = "namespaces"
+    about = "network namespaces on a bridge; what is cut is dropped by nftables, Raft and API alike"
+    offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SMALL_DISK})
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._network = Network(_SUBNET, numbers)
+        self._network.join()
+        self._lost: dict[int, set[int]] = defaultdict(set)
+        """Receiver -> senders whose packets it drops."""
+
+    async def open(self) -> None:
+        """Everything was made with the object: threads that were started before would be on another host."""
+
+    async def close(self) -> None:
+        """Namespaces end with the last process inside."""
+
+    def config(self, number: int) -> str:  # noqa: ARG002  # all have the same
+        head = f'insecure_peers = true\napi_listen = "0.0.0.0:{_API}"\n'
+        return head + "".join(
+            f'[[nodes]]\nid = "n{each}"\nraft = "{self._network.address(each)}:{_RAFT}"\napi = "{self.api(each)}"\n'
+            for each in self._numbers
+        )
+
+    def api(self, number: int) -> str:
+        return f"{self._network.address(number)}:{_API}"
+
+    def command(self, number: int, *arguments: str) -> list[str]:
+        return self._network.command(number, *arguments)
+
+    async def cut(self, sender: int, receiver: int) -> None:
+        self._lost[receiver].add(sender)
+        senders = [self._network.address(each) for each in sorted(self._lost[receiver])]
+        await asyncio.to_thread(self._network.lose_from, receiver, senders)
+
+    async def heal(self) -> None:
+        for receiver in [each for each, senders in self._lost.items() if senders]:
+            self._lost[receiver].clear()
+            await asyncio.to_thread(self._network.heal, receiver)
+
+    def mount_small(self, directory: Path, size_bytes: int) -> None:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unfit(f"no small disk: {done.stderr.strip()}")

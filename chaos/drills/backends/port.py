@@ -1,0 +1,57 @@
+"""The port between drills and what their nodes run on."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+
+class Unfit(Exception):
+    """The system lacks something that the drill needs."""
+
+
+class Need(Enum):
+    """Something that a fault needs; the value tells a user what that is."""
+
+    PROCESSES = "signals to processes"
+    LINKS = "links between nodes that can be cut in one direction"
+    SMALL_DISK = "a disk of limited size for each node (a user namespace, or root)"
+    SHIMS = "a C compiler, and LD_PRELOAD: Linux"
+
+
+class Backend(Protocol):
+    """Hosts for nodes, numbered from 1 on, and the links between them.
+
+    Whatever a host tells of itself is known once `open` has returned, and until `close`.
+    """
+
+    name: str
+    """One word."""
+    about: str
+    """Its description, in one line."""
+    offers: frozenset[Need]
+
+    async def open(self) -> None:
+        """Make the hosts and links; raises `Unfit`."""
+
+    async def close(self) -> None:
+        """End all that `open` made."""
+
+    def config(self, number: int) -> str:
+        """Return the configuration of a node: the addresses of all of them, as it is to use them."""
+
+    def api(self, number: int) -> str:
+        """Return host:port at which users reach the API of a node."""
+
+    def command(self, number: int, *arguments: str) -> list[str]:
+        """Return the command line that runs `arguments` on a host."""
+
+    async def cut(self, sender: int, receiver: int) -> None:
+        """Lose all that one node sends to another from now on."""
+
+    async def heal(self) -> None:
+        """Cut nothing any more."""
+
+    def mount_small(self, directory: Path, size_bytes: int) -> None:
+        """Put a disk of this size at `directory`; raises `Unfit`."""

@@ -1,0 +1,139 @@
+"""`python -m chaos drills`: choose faults and a backend, run, tell, and end with an exit code.
+
+0: no violation. 1: a violation. 2: nothing could be run, or what was asked for is not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from chaos.drills.backends import Backend, Need, Unfit
+from chaos.drills.backends.namespaces import can_enter, enter
+from chaos.drills.backends.namespaces_backend import Namespaces
+from chaos.drills.backends.proxies import Proxies
+from chaos.drills.drill import Plan, Result, run
+from chaos.drills.faults import FAULTS, Fault, chosen
+from chaos.drills.report.table import closing_table, report_text
+from chaos.drills.report.timeline import timeline
+from chaos.drills.shims import compiler
+
+_BACKENDS: Final[dict[str, type[Namespaces | Proxies]]] = {"namespaces": Namespaces, "proxies": Proxies}
+_ROUND_SECONDS: Final = 15.0
+_FAILED, _NOTHING_RUN = 1, 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; return its exit code."""
+    asked = _parser().parse_args(arguments)
+    kind = _chosen_backend(asked.backend)
+    offers = _offers(kind)
+    if asked.list:
+        print(_listed(kind, offers, asked.nodes))
+        return 0
+    try:
+        wanted = chosen(asked.faults) if asked.faults else list(FAULTS.values())
+    except ValueError as error:
+        print(error)
+        return _NOTHING_RUN
+    skipped = {fault.name: why for fault in wanted if (why := _why_not(fault, offers, asked.nodes))}
+    possible = [fault for fault in wanted if fault.name not in skipped]
+    try:
+        if kind is Namespaces:
+            enter("chaos", ["drills", *arguments])
+        backend = kind(range(1, asked.nodes + 1))
+    except Unfit as error:
+        print(f"nothing was run: {error}")
+        return _NOTHING_RUN
+    print(f"backend {backend.name}: {backend.about}")
+    for name, why in skipped.items():
+        print(f"skipped, so not survived: {name}: {why}")
+    if not possible:
+        print("nothing was run: none of the faults can be made here")
+        return _NOTHING_RUN
+    return _run(asked, backend, possible, skipped)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos drills",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("faults", nargs="*", metavar="FAULT[:ROUNDS]", help="default: each fault once")
+    parser.add_argument("--list", action="store_true", help="list all faults, and which can be made here")
+    parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
+    parser.add_argument("--minutes", type=float, default=0.0, help="draw from the faults for this long instead")
+    parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: namespaces if they can be made")
+    parser.add_argument("--out", type=Path, default=Path("drills-report"), help="replaced; default: drills-report/")
+    return parser
+
+
+# -- what can be run --------------------------------------------------------------------------------------------------
+
+
+def _chosen_backend(name: str | None) -> type[Namespaces | Proxies]:
+    if name is not None:
+        return _BACKENDS[name]
+    return Proxies if can_enter() else Namespaces
+
+
+def _offers(kind: type[Namespaces | Proxies]) -> frozenset[Need]:
+    shims = {Need.SHIMS} if compiler() is not None and sys.platform == "linux" else set()
+    return kind.offers | shims
+
+
+def _why_not(fault: Fault, offers: frozenset[Need], node_count: int) -> str:
+    """Return why a fault can't be made here, "" if it can."""
+    if missing := fault.needs - offers:
+        return "it needs " + " and ".join(sorted(need.value for need in missing))
+    return f"it needs {fault.nodes_min} nodes" if node_count < fault.nodes_min else ""
+
+
+def _listed(kind: type[Namespaces | Proxies], offers: frozenset[Need], node_count: int) -> str:
+    lines = [f"backend {kind.name}: {kind.about}"]
+    for fault in FAULTS.values():
+        why = _why_not(fault, offers, node_count)
+        lines.append(f"{fault.name:18} {'no: ' + why if why else 'yes'}\n{'':18} {fault.about}")
+    return "\n".join(lines)
+
+
+# -- the run ----------------------------------------------------------------------------------------------------------
+
+
+def _run(asked: argparse.Namespace, backend: Backend, possible: list[Fault], skipped: dict[str, str]) -> int:
+    out = asked.out.resolve()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    if asked.minutes:
+        random = Random(asked.seed)
+        possible = [random.choice(possible) for _ in range(max(1, round(asked.minutes * 60 / _ROUND_SECONDS)))]
+    plan = Plan(possible, asked.nodes, asked.seed, out)
+    began = time.monotonic()
+    try:
+        result = asyncio.run(run(plan, backend, _say))
+    except (Unfit, TimeoutError) as error:
+        print(f"nothing was judged: {error}")
+        return _NOTHING_RUN
+    _write_report(result, plan, backend, skipped)
+    print(closing_table(result))
+    print(f"{len(result.rounds)} rounds in {time.monotonic() - began:.0f} s; report: {out}")
+    return _FAILED if result.violations else 0
+
+
+def _write_report(result: Result, plan: Plan, backend: Backend, skipped: dict[str, str]) -> None:
+    names = [f"n{number}" for number in range(1, plan.node_count + 1)]
+    (plan.out / "timeline.svg").write_text(timeline(result.events, result.rounds, names))
+    (plan.out / "report.md").write_text(report_text(result, plan, backend, skipped))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,147 @@
+"""One drill: a cluster under load, rounds of faults, the heal, and the verdict on all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chaos.checkers import Report
+from chaos.checkers.history.events import AnyEvent, Healed, Setup, write_history
+from chaos.drills.backends import Backend, Need
+from chaos.drills.faults import Fault, Scene
+from chaos.drills.history.disks import FIRST_INDEX, read_back, read_disk
+from chaos.drills.history.recorder import Recorder
+from chaos.drills.load.load import Load
+from chaos.drills.nodes import LEASE_SECONDS, NODE, STOP_SECONDS_MAX, Cluster, Node
+from chaos.drills.rounds import Round, run_round
+from chaos.drills.shims import Shims
+from chaos.drills.verdict import directory_faults, judge
+from raftsched import limits
+
+_SMALL_DISK_BYTES = 600 * 1024 * 1024
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A drill that is to be run."""
+
+    faults: Sequence[Fault]
+    """One a round, in order."""
+    node_count: int
+    seed: int
+    out: Path
+    """Of the history and the logs."""
+    entry: Sequence[str] = NODE
+    """The module that nodes run."""
+
+
+@dataclass(slots=True)
+class Result:
+    """The result of a drill."""
+
+    rounds: list[Round] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Faults found beside those of rounds and history."""
+    report: Report | None = None
+    events: list[AnyEvent] = field(default_factory=list)
+    is_log_whole: bool = False
+
+    @property
+    def violations(self) -> list[str]:
+        in_history = [
+            f"{name}: {violation}"
+            for name, found in (self.report.violations if self.report else {}).items()
+            for violation in found
+        ]
+        return [*(text for each in self.rounds for text in each.violations), *self.faults, *in_history]
+
+
+async def run(plan: Plan, backend: Backend, say: Say) -> Result:
+    """Run all rounds, and judge; everything that was started has ended when this returns."""
+    result, recorder = Result(), Recorder(plan.out / "harness.jsonl")
+    recorder.add(Setup, **_setup(plan))
+    await backend.open()
+    try:
+        cluster = Cluster(_nodes(plan, backend))
+        try:
+            load = await _run_rounds(plan, Scene(cluster, backend, random.Random(plan.seed), ()), recorder, result, say)
+        finally:
+            await cluster.close()
+    finally:
+        await backend.close()
+    say("reading the logs of the nodes back, and judging")
+    await asyncio.to_thread(_judge, cluster, load, recorder, result)
+    write_history(plan.out / "history.jsonl", result.events)
+    return result
+
+
+def _setup(plan: Plan) -> dict[str, Any]:
+    return {
+        "nodes": tuple(f"n{number}" for number in range(1, plan.node_count + 1)),
+        "seed": plan.seed,
+        "lease_ttl_ms": round(LEASE_SECONDS * 1000),
+        "lost_attempts_max": limits.LOST_WORKERS_DEFAULT,
+        "first_index": FIRST_INDEX,
+    }
+
+
+def _nodes(plan: Plan, backend: Backend) -> list[Node]:
+    needs = frozenset().union(*(fault.needs for fault in plan.faults))
+    shims = Shims(plan.out) if Need.SHIMS in needs else None
+    nodes = []
+    for number in range(1, plan.node_count + 1):
+        of_node = shims.of_node(plan.out, f"n{number}") if shims is not None else None
+        node = Node(number, backend, plan.out, of_node, plan.entry)
+        if Need.SMALL_DISK in needs:
+            backend.mount_small(node.disk, _SMALL_DISK_BYTES)
+        nodes.append(node)
+    return nodes
+
+
+async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Result, say: Say) -> Load:
+    cluster = scene.cluster
+    for node in cluster.nodes:
+        node.start()
+    if missing := await cluster.healthy():
+        raise TimeoutError(f"the cluster did not start: {missing}; see {plan.out}/n*.log")
+    load = Load(cluster.nodes, plan.out, recorder, scene.random)
+    scene.workers = load.workers
+    try:
+        load.start()
+        await asyncio.sleep(1.0)
+        for fault in plan.faults:
+            result.rounds.append(await run_round(scene, fault, load, recorder))
+            say(str(result.rounds[-1]))
+        recorder.add(Healed)
+        await load.probe()
+        load.check()
+        if left := await load.drain():
+            result.faults.append(f"after the heal not all jobs ended: {left}")
+        if differing := await cluster.converged():
+            result.faults.append(f"nodes do not converge: {differing}")
+    finally:
+        await load.close()
+    for node in cluster.nodes:
+        if not await node.stop():
+            result.faults.append(f"{node.id} did not end within {STOP_SECONDS_MAX:.0f} s of SIGTERM; see {node.log}")
+    return load
+
+
+def _judge(cluster: Cluster, load: Load, recorder: Recorder, result: Result) -> None:
+    recorder.close()
+    observed = sorted([*recorder.events, *load.events_of_processes()], key=lambda event: event.t)
+    end = max(recorder.t, observed[-1].t)
+    found = read_back([read_disk(node.id, node.data, t=end) for node in cluster.nodes], t=end)
+    result.is_log_whole = found.is_whole
+    if not found.is_whole:
+        result.faults.append(
+            "the log was compacted: what became of unknown operations can't be settled; run fewer rounds"
+        )
+    result.report = judge(observed, found)
+    result.events = [*observed, *found.events]
+    result.faults += directory_faults([node.data for node in cluster.nodes])

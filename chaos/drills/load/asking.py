@@ -1,0 +1,58 @@
+"""Ask nodes over raw HTTP, each request once and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from chaos.drills.history.recorded_pool import RecordedPool
+from chaos.drills.history.recorder import Recorder
+from chaos.drills.nodes import Node
+from raftsched.api.http.routes import BASE_PATH, KEY_HEADER
+from raftsched.exchange import Broken, Exchange, Timeouts
+
+_TIMEOUTS: Final = Timeouts(connect_seconds=1.0, total_seconds=3.0)
+_RETRYABLE: Final = 500
+
+
+class Answer(NamedTuple):
+    """A reply; status 0 = there was none."""
+
+    status: int
+    document: Any
+
+    @property
+    def is_definite(self) -> bool:
+        """The same request, repeated, would be answered alike."""
+        return 0 < self.status < _RETRYABLE
+
+
+class Asker:
+    """One user of raw HTTP, with connections of its own to all nodes."""
+
+    def __init__(self, recorder: Recorder, name: str, nodes: Sequence[Node], random: Random) -> None:
+        self.recorder = recorder
+        self.name = name
+        self.nodes = nodes
+        self.random = random
+        self._pool = RecordedPool(recorder, name, {node.api: node.id for node in nodes})
+
+    async def ask(
+        self, method: str, path: str, document: Any = None, *, node: Node | None = None, key: str = ""
+    ) -> Answer:
+        """Ask a node, any if none is named."""
+        node = node or self.random.choice(self.nodes)
+        headers: Mapping[str, str] = {"Content-Type": "application/json"} | ({KEY_HEADER: key} if key else {})
+        body = None if document is None else msgspec.json.encode(document)
+        exchange = Exchange(method, f"{node.url}{BASE_PATH}{path}", headers=headers, body=body)
+        try:
+            reply = await self._pool.send(exchange, _TIMEOUTS)
+            return Answer(reply.status, msgspec.json.decode(reply.body) if reply.body else {})
+        except (Broken, msgspec.DecodeError):
+            return Answer(0, {})
+
+    async def close(self) -> None:
+        await self._pool.close()

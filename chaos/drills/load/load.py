@@ -1,0 +1,138 @@
+"""All users and workers of a drill."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from chaos.checkers.history.events import AnyEvent
+from chaos.drills.history.recorder import Recorder, merged
+from chaos.drills.load.asking import Asker
+from chaos.drills.load.processes import LoadProcess
+from chaos.drills.load.raw_worker import RawWorker
+from chaos.drills.load.users import QUEUES, JobsKnown, User, document_of
+from chaos.drills.nodes import Node
+
+_RAW_WORKERS: Final = 3
+_SDK_WORKERS: Final = 2
+_LIVES_MAX: Final = 1000
+"""Of one process; each has a range of operation numbers."""
+_UNFINISHED: Final = ("queued", "running", "retrying", "scheduled", "cancelling")
+_OK: Final = 200
+_PAUSE_SECONDS: Final = 0.3
+PROBE_SECONDS_MAX: Final = 10.0
+
+
+class Load:
+    """A user for each node, raw workers, one process with a `Client`, and processes with a `Worker`."""
+
+    def __init__(self, nodes: Sequence[Node], directory: Path, recorder: Recorder, random: Random) -> None:
+        self._nodes = nodes
+        self._recorder = recorder
+        self._random = random
+        known = JobsKnown()
+        self._askers = {name: self._asker(name) for name in self._names()}
+        self._users = [User(self._askers[f"user-{node.id}"], node, known) for node in nodes]
+        self._raw_workers = [RawWorker(self._askers[f"raw-{number}"]) for number in range(_RAW_WORKERS)]
+        self.client = LoadProcess(
+            "chaos.drills.load.sdk_client", "sdk-client", nodes, directory, recorder, numbers=range(1, _LIVES_MAX)
+        )
+        self.workers = [
+            LoadProcess(
+                "chaos.drills.load.sdk_worker",
+                f"sdk-worker-{number}",
+                nodes,
+                directory,
+                recorder,
+                numbers=range(number * _LIVES_MAX, (number + 1) * _LIVES_MAX),
+            )
+            for number in range(1, _SDK_WORKERS + 1)
+        ]
+        self._using: list[asyncio.Task[None]] = []
+        self._working: list[asyncio.Task[None]] = []
+
+    def _names(self) -> list[str]:
+        return [
+            *(f"user-{node.id}" for node in self._nodes),
+            *(f"raw-{number}" for number in range(_RAW_WORKERS)),
+            "prober",
+        ]
+
+    def _asker(self, name: str) -> Asker:
+        return Asker(self._recorder, name, self._nodes, Random(f"{name} {self._random.random()}"))
+
+    def start(self) -> None:
+        for process in (self.client, *self.workers):
+            process.start()
+        self._using = [asyncio.create_task(user.live()) for user in self._users]
+        self._working = [asyncio.create_task(worker.live()) for worker in self._raw_workers]
+
+    def check(self) -> None:
+        """Raise whatever ended a user or a worker of ours: a harness that does nothing proves nothing."""
+        for task in (*self._using, *self._working):
+            if task.done():
+                task.result()
+                raise RuntimeError("a user or a worker of the drill has ended by itself")
+
+    async def probe(self) -> None:
+        """At each node, submit a job, lease it and complete it; try again and again for `PROBE_SECONDS_MAX`."""
+        async with asyncio.TaskGroup() as probes:
+            for node in self._nodes:
+                probes.create_task(self._probe(node))
+
+    async def _probe(self, node: Node) -> None:
+        asker, queue = self._askers["prober"], f"probe-{node.id}"
+        worker = RawWorker(asker, queue=queue, node=node)
+        deadline = time.monotonic() + PROBE_SECONDS_MAX
+        while time.monotonic() < deadline:
+            submitted = await asker.ask("POST", "/jobs", document_of(queue, asker.recorder.new_op()), node=node)
+            if submitted.is_definite and await worker.work_once():
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def drain(self, *, seconds: float = 60.0) -> str:
+        """Submit no more, and wait until all jobs have ended; return "", or what has not."""
+        for raw_worker in self._raw_workers:
+            raw_worker.calm()
+        await _cancelled(self._using)
+        await asyncio.to_thread(self.client.stop)
+        deadline = time.monotonic() + seconds
+        while (left := await self._unfinished()) and time.monotonic() < deadline:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        await _cancelled(self._working)
+        for worker in self.workers:
+            worker.ask_to_stop()
+        await asyncio.gather(*(asyncio.to_thread(worker.stop) for worker in self.workers))
+        return left
+
+    async def _unfinished(self) -> str:
+        for status in _UNFINISHED:
+            for queue in QUEUES:
+                answer = await self._askers["prober"].ask("GET", f"/jobs?status={status}&queue={queue}&limit=1")
+                if answer.status != _OK:
+                    return f"unknown: status {answer.status}"
+                for job in answer.document["jobs"]:
+                    return f"job {job['id']} is {status}"
+        return ""
+
+    async def close(self) -> None:
+        """End everything at once, if it has not ended yet."""
+        await _cancelled([*self._using, *self._working])
+        for process in (self.client, *self.workers):
+            process.kill()
+        for asker in self._askers.values():
+            await asker.close()
+
+    def events_of_processes(self) -> list[AnyEvent]:
+        return merged(path for process in (self.client, *self.workers) for path in process.histories)
+
+
+async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    tasks.clear()

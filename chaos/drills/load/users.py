@@ -1,0 +1,96 @@
+"""Users of raw HTTP: each asks one node, submits, reads and cancels jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Any, Final
+
+from chaos.drills.history.exchanges import OP_TAG
+from chaos.drills.load.asking import Asker
+from chaos.drills.nodes import Node
+
+QUEUES: Final = ("raw", "sdk")
+_PAUSE_SECONDS: Final = 0.15
+_KEYED: Final = 0.6
+_DELAYED: Final = 0.2
+_PATIENCE_SECONDS: Final = 20.0
+
+
+class JobsKnown:
+    """Jobs that any user has heard of; the latest ones are read and cancelled most."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[str] = deque(maxlen=40)
+
+    def add(self, job_id: str) -> None:
+        self._jobs.append(job_id)
+
+    def any(self, asker: Asker) -> str | None:
+        return asker.random.choice(self._jobs) if self._jobs else None
+
+
+def document_of(queue: str, op: int) -> dict[str, Any]:
+    """Return a job of `queue` that carries the number of its operation into the log."""
+    return {
+        "name": queue,
+        "queue": queue,
+        "payload": {"n": op},
+        "max_attempts": 5,
+        "retry_policy": {"backoff": "fixed", "base_seconds": 0.2},
+        "tags": [f"{OP_TAG}{op}"],
+    }
+
+
+class User:
+    """Asks `node`, whatever it answers."""
+
+    def __init__(self, asker: Asker, node: Node, known: JobsKnown) -> None:
+        self._asker = asker
+        self._node = node
+        self._known = known
+
+    async def live(self) -> None:
+        random = self._asker.random
+        while True:
+            await asyncio.sleep(_PAUSE_SECONDS * 2 * random.random())
+            step = random.choices((self._submit, self._read, self._read_stale, self._cancel), (6, 3, 1, 0.5))[0]
+            await step()
+
+    async def _submit(self) -> None:
+        document = self._document()
+        if self._asker.random.random() >= _KEYED:
+            await self._try(document, key="", node=self._node)
+            return
+        key = f"{self._asker.name}-{document['payload']['n']}"
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        node: Node | None = self._node
+        while time.monotonic() < deadline and not await self._try(document, key=key, node=node):
+            await asyncio.sleep(_PAUSE_SECONDS)
+            node = None
+
+    def _document(self) -> dict[str, Any]:
+        random = self._asker.random
+        document = document_of(random.choice(QUEUES), self._asker.recorder.new_op())
+        if random.random() < _DELAYED:
+            document["delay_seconds"] = random.choice((1, 2, 3))
+        return document
+
+    async def _try(self, document: dict[str, Any], *, key: str, node: Node | None) -> bool:
+        answer = await self._asker.ask("POST", "/jobs", document, node=node, key=key)
+        if job_id := answer.document.get("id"):
+            self._known.add(job_id)
+        return answer.is_definite
+
+    async def _read(self) -> None:
+        if job_id := self._known.any(self._asker):
+            await self._asker.ask("GET", f"/jobs/{job_id}", node=self._node)
+
+    async def _read_stale(self) -> None:
+        if job_id := self._known.any(self._asker):
+            await self._asker.ask("GET", f"/jobs/{job_id}?consistency=stale", node=self._node)
+
+    async def _cancel(self) -> None:
+        if job_id := self._known.any(self._asker):
+            await self._asker.ask("DELETE", f"/jobs/{job_id}", node=self._node)

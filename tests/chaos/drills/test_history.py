@@ -1,0 +1,118 @@
+"""Histories of drills: recorded by several processes, put together and judged as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.checkers import History
+from chaos.checkers.history.events import AnyEvent, BadHistory, Invoke, Reply, append_event
+from chaos.drills.history.exchanges import UNKNOWN, asked, ends
+from chaos.drills.history.recorder import Recorder, merged
+from chaos.drills.verdict import UNJUDGED, judge
+from raftsched.exchange import Exchange
+from raftsched.exchange import Reply as HttpReply
+from tests.chaos import histories_broken_jobs, histories_broken_nodes, histories_broken_runs
+from tests.chaos.histories import good_history, replay
+from tests.chaos.histories_broken import MUTATIONS, Mutator, NoPlace
+
+JOB = "01a22758-d446-7000-a0a0-e46eefadb7b9"
+SEEDS = 60
+BROKEN_MIN = 20
+REGISTERED_BY = (histories_broken_jobs, histories_broken_nodes, histories_broken_runs)
+
+
+def test_broken_histories_are_flagged_after_the_way_through_the_files_of_several_processes(tmp_path: Path) -> None:
+    missed, tried = [], 0
+    for number, mutation in enumerate(MUTATIONS):
+        expected = set(mutation.flagged_by) - UNJUDGED.keys()
+        broken = next(_broken(mutation.mutate, number), None) if expected else None
+        if broken is not None:
+            tried += 1
+            flagged = _flagged_by(broken, tmp_path / str(number))
+            missed += [f"{mutation.name}: not flagged by {name}" for name in expected - flagged - _NEED_REPLAY]
+    assert tried >= BROKEN_MIN
+    assert missed == []
+
+
+_NEED_REPLAY = {"snapshot_and_tail_equal_replay"}
+"""A log that was read back is replayed by `read_back`, not by this reference scheduler."""
+
+
+def _flagged_by(events: list[AnyEvent], directory: Path) -> set[str]:
+    try:
+        return set(judge(_through_files(events, directory)).violations)
+    except BadHistory:  # of a file whose times fall
+        return {"well_formed"}
+
+
+def _broken(mutate: Mutator, first_seed: int) -> Iterator[list[AnyEvent]]:
+    for seed in range(first_seed, first_seed + SEEDS):
+        try:
+            yield mutate(History(good_history(seed), replay=replay))
+        except NoPlace:
+            continue
+
+
+def _through_files(events: list[AnyEvent], directory: Path) -> list[AnyEvent]:
+    """Write what clients saw to one file a process, all else to the harness's, and put them together again."""
+    directory.mkdir()
+    for event in events:
+        name = event.process if isinstance(event, Invoke | Reply) else "harness"
+        with (directory / name).open("ab") as file:
+            append_event(file, event)
+    harness = directory / "harness"
+    return merged([harness, *(path for path in sorted(directory.iterdir()) if path != harness)])
+
+
+def test_recorders_of_several_processes_share_a_clock_and_no_operation_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Recorder(tmp_path / "ours")
+    for name, value in ours.settings_for(tmp_path / "theirs", 1).items():
+        monkeypatch.setenv(name, value)
+    theirs = Recorder.of_process()
+    for recorder, process in ((ours, "a"), (theirs, "b"), (ours, "c")):
+        recorder.invoke(process, recorder.new_op(), "submit")
+    calls = [event for event in merged([tmp_path / "ours", tmp_path / "theirs"]) if isinstance(event, Invoke)]
+    assert [call.process for call in calls] == ["a", "b", "c"]
+    assert len({call.op for call in calls}) == len(calls)
+
+
+def test_a_request_for_several_runs_is_an_operation_for_each_with_an_end_of_its_own() -> None:
+    runs = [{"run_id": f"{JOB}.1", "fencing_token": token, "status": "completed"} for token in (7, 8, 9)]
+    operations = asked(_post("/leases/outcomes", {"worker": "w", "outcomes": runs}))
+    assert [(each.f, each.fields["token"], each.fields["run"]) for each in operations] == [
+        ("outcome", token, 1) for token in (7, 8, 9)
+    ]
+    answers = [
+        {"run_id": f"{JOB}.1", "accepted": True, "revision": 5},
+        {"run_id": f"{JOB}.1", "accepted": False, "code": "lease_lost"},
+        {"run_id": f"{JOB}.1", "accepted": False, "code": "outcome_unknown"},
+    ]
+    found = ends(operations, _reply(200, {"outcomes": answers}))
+    assert [(end.type, end.fields) for end in found] == [
+        ("ok", {"revision": 5}),
+        ("fail", {"error": "lease_lost"}),
+        ("info", {}),
+    ]
+
+
+def test_refusals_are_definite_only_by_a_code_that_says_so() -> None:
+    submit = asked(_post("/jobs", {"name": "a", "max_attempts": 5, "tags": ["op:17"]}))
+    assert submit[0].op == 17
+    assert ends(submit, _reply(503, {"code": "not_leader"}))[0].type == "fail"
+    for reply in (_reply(503, {"code": "outcome_unknown"}), _reply(500, {"code": "internal_error"}), _reply(502, {})):
+        assert ends(submit, reply) == [UNKNOWN]
+    assert ends(submit, HttpReply(503, {}, b"<html>")) == [UNKNOWN]
+
+
+def _post(path: str, document: object) -> Exchange:
+    return Exchange("POST", f"http://n1:1/api/v1{path}", headers={}, body=msgspec.json.encode(document))
+
+
+def _reply(status: int, document: object) -> HttpReply:
+    return HttpReply(status, {}, msgspec.json.encode(document))
