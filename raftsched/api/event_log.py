@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from raftsched import limits
+from raftsched.api.queue_activity import QueueActivity
 from raftsched.core.records.job import Job, Status
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.state.writes import (
@@ -100,6 +101,7 @@ class EventLog:
         self._last_revision = self._last_number = 0
         self._arrived = asyncio.Event()
         self._is_awaited = False
+        self.activity: Final = QueueActivity()
 
     # -- applied entries ----------------------------------------------------------------------------------------------
 
@@ -113,6 +115,7 @@ class EventLog:
             schedules = {write.new.id: write.new for write in records if isinstance(write, PutSchedule)}
             for record in records:
                 number += self._keep(record_event(record, schedules, revision, number + 1, at_ms))
+        self.activity.on_changes(changes, at_ms)
         for change in changes:
             number += self._keep(job_event(*change, revision, number + 1, at_ms))
         if self._is_awaited:

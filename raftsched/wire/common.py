@@ -152,6 +152,8 @@ class PauseDocument(Reply, Generic[T], frozen=True):
     until: T | None = None
     """null: until it is resumed."""
     reason: str | None = None
+    by: str | None = None
+    """The actor who paused a queue; null for jobs and schedules, whose history has it."""
 
 
 class Problem(Reply, frozen=True):

@@ -111,6 +111,30 @@ class QueueSettingsReply(QueueSettingsDocument[Time], frozen=True):
     """The settings of a queue; null for a setting that nobody has made."""
 
 
+class ActivityPeriod(Reply, Generic[T], frozen=True):
+    """Changes of a queue's jobs within some seconds."""
+
+    at: T
+    """Its start."""
+    submitted: int = 0
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, and jobs that ended otherwise than completed."""
+    wait_p99_ms: int | None = None
+    """99 % of the jobs that started waited at most this long, rounded up to a step of a scale; null if none started."""
+
+
+class ActivityDocument(Reply, Generic[T], frozen=True):
+    """The last minutes of a queue, as the answering node has seen them since its start."""
+
+    period_seconds: float = 0.0
+    wait_p99_ms: int | None = None
+    """The same for all periods together."""
+    periods: Sequence[ActivityPeriod[T]] = ()
+    """The oldest first."""
+
+
 class QueueDocument(Reply, Generic[T], frozen=True):
     """A queue: the number of its jobs by status, and its settings."""
 
@@ -137,6 +161,8 @@ class QueueDocument(Reply, Generic[T], frozen=True):
     waiting_workers: int | None = None
     """Workers that wait for jobs of this queue; null if the answering node does not lead."""
     settings: QueueSettingsDocument[T] = QueueSettingsDocument()
+    activity: ActivityDocument[T] | None = None
+    """null in lists."""
 
 
 class QueueReply(QueueDocument[Time], frozen=True):

@@ -32,6 +32,9 @@ PATHS: Final = {
     "/dead-letters/groups/{group}": "dead-letters-group",
     "/dead-letters/requeue?all=yes": "dead-letters-requeue",
     "/dead-letters/purge?reason=attempts_exhausted": "dead-letters-purge",
+    "/queues": "queues",
+    "/queues/mail": "queue",
+    "/queues/nights": "queue-paused",
     "/workers": "workers",
     "/workers/{worker}/drain": "worker-drain",
     "/schedules": "schedules",
@@ -158,6 +161,7 @@ async def _scheduled(client: Client) -> str:
     await client.schedules.save("sync-stock", {"name": "sync", "queue": "nights"}, every="15m")
     await client.schedules.save("newsletter", {"name": "mail", "queue": "nights"}, cron="0 9 * * mon-fri")
     await client.schedules.pause("newsletter", reason=f"the list is cleaned {ATTACK}")
+    await client.queue("nights").pause(reason=f"the mail server moves {ATTACK}")
     return saved.id
 
 

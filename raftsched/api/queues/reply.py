@@ -7,11 +7,13 @@ from aiohttp import web
 from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.http.json_reply import time_or_none, time_text
 from raftsched.api.jobs.convert import shown_hook
+from raftsched.api.queue_activity import PERIOD_MS, Period, QueueActivity
 from raftsched.core.jobs import rate_limit as bucket
+from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue
 from raftsched.errors import NotFound
 from raftsched.wire.common import PauseDocument, is_name
-from raftsched.wire.queues import QueueSettingsReply, RateReply
+from raftsched.wire.queues import ActivityDocument, ActivityPeriod, QueueSettingsReply, RateReply
 
 
 def named_queue(request: web.Request) -> str:
@@ -41,6 +43,29 @@ def settings_reply(queue: Queue, caller: Principal) -> QueueSettingsReply:
     )
 
 
+def activity_reply(activity: QueueActivity, queue: str, caller: Principal, now_ms: int) -> ActivityDocument[str]:
+    """Return the latest minutes of a queue, of the jobs that the caller may see."""
+    periods = list(activity.periods(queue, caller.scope, now_ms))
+    total = Period()
+    for _, period in periods:
+        total.add(period)
+    return ActivityDocument(
+        period_seconds=PERIOD_MS / 1000,
+        wait_p99_ms=total.wait_ms(),
+        periods=[
+            ActivityPeriod(
+                at=time_text(TimeMs(at_ms)),
+                submitted=period.submitted,
+                started=period.started,
+                completed=period.completed,
+                failed=period.failed,
+                wait_p99_ms=period.wait_ms(),
+            )
+            for at_ms, period in periods
+        ],
+    )
+
+
 def _rate(queue: Queue) -> RateReply | None:
     if not queue.rate_count:
         return None
@@ -54,4 +79,5 @@ def _pause(queue: Queue) -> PauseDocument[str] | None:
         since=time_text(queue.paused_at_ms),
         until=time_or_none(queue.pause_until_ms),
         reason=queue.pause_reason or None,
+        by=queue.paused_by or None,
     )

@@ -11,6 +11,7 @@ from heapq import merge
 from itertools import groupby, islice
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.access.rules import Access
@@ -19,7 +20,7 @@ from raftsched.api.http.consistency import Reading, read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Answered, Route, route
 from raftsched.api.json.cursors import read_cursor, write_cursor
-from raftsched.api.queues.reply import named_queue, settings_reply
+from raftsched.api.queues.reply import activity_reply, named_queue, settings_reply
 from raftsched.core.records.job import Status
 from raftsched.core.records.queue import Queue
 from raftsched.errors import Malformed
@@ -64,7 +65,8 @@ class Queues:
         name, caller = named_queue(request), principal_of(request)
         _, reading = read(self._backend, request, ReadQuery)
         [reply] = self.replies(reading, caller, [name])
-        return reading.response(reply)
+        activity = activity_reply(self._backend.events.activity, name, caller, reading.now_ms)
+        return reading.response(replace(reply, activity=activity))
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
         """Read the number of workers that a queue should have, and the numbers behind it; 503 if no leader has them."""
@@ -119,5 +121,6 @@ def _queue_reply(reading: Reading, caller: Principal, depth: QueueDepth) -> Queu
         oldest_wait_ms=depth.oldest_wait_ms,
         waiting_workers=depth.waiting_workers if reading.age_ms is None else None,
         settings=settings_reply(reading.state.queue(depth.queue) or Queue(depth.queue), caller),
+        activity=None,
         **{status.label: depth.counts.get(status, 0) for status in Status},
     )

@@ -153,6 +153,7 @@ def _paused(queue: Queue, operation: PauseQueue, context: Context) -> Queue:
     return replace(
         queue,
         paused=True,
+        paused_by=operation.actor,
         paused_at_ms=queue.paused_at_ms if queue.paused else context.now_ms,
         pause_until_ms=operation.until_ms,
         pause_reason=operation.reason,
@@ -171,6 +172,7 @@ def unpaused(queue: Queue, context: Context) -> Queue:
         paused_at_ms=TimeMs(0),
         pause_until_ms=TimeMs(0),
         pause_reason="",
+        paused_by="",
         updated_at_ms=context.now_ms,
         revision=context.index,
     )

@@ -48,6 +48,8 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     on_failure: Hook | None = None
     """The hook of its jobs that have none of their own; None = none."""
     on_success: Hook | None = None
+    paused_by: str = ""
+    """The actor who paused it; "" = not known."""
 
     @property
     def next_deadline_ms(self) -> int:

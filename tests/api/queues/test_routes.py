@@ -33,8 +33,41 @@ async def test_queues_count_by_the_status_that_users_see(api: Api) -> None:
         "exact": True,
         "oldest_wait_ms": 2_000,
         "waiting_workers": 0,
+        "activity": None,
     }
     assert (second["name"], second["running"]) == ("q2", 1)
+
+
+async def test_a_queue_shows_its_last_minutes_to_who_sees_its_jobs(api: Api, follower: Api) -> None:
+    for tenant in ("acme", "acme", "zeta"):
+        await api.submit(queue="mail", tenant=tenant)
+    api.node.clock.now_ms += 40_000
+    await api.end("mail", count=2)
+    await api.end("mail", status="failed")
+    for asked in (api, follower):
+        activity = (await asked.get("queues/mail", consistency="stale")).json["activity"]
+        assert (len(activity["periods"]), activity["period_seconds"], activity["wait_p99_ms"]) == (30, 10.0, 60_000)
+        first, *_, last = [each for each in activity["periods"] if each["submitted"] or each["started"]]
+        assert (first["submitted"], first["wait_p99_ms"]) == (3, None)
+        assert [last[name] for name in ("started", "completed", "failed", "wait_p99_ms")] == [3, 2, 1, 60_000]
+    seen = await api.ask("GET", "queues/mail", headers={"Raftsched-Tenant": "zeta"})
+    assert sum(each["submitted"] for each in seen.json["activity"]["periods"]) == 1
+
+
+async def test_activity_forgets_silent_queues_for_new_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ACTIVITY_QUEUES_MAX", 2)
+    for name in ("a", "b", "c"):
+        await api.submit(queue=name)
+    counts = [await _submitted(api, name) for name in ("a", "b", "c")]
+    assert counts == [1, 1, 0]
+    api.node.clock.now_ms += 301_000
+    await api.submit(queue="c")
+    assert [await _submitted(api, name) for name in ("a", "b", "c")] == [0, 0, 1]
+
+
+async def _submitted(api: Api, queue: str) -> int:
+    periods = (await api.get(f"queues/{queue}")).json["activity"]["periods"]
+    return sum(each["submitted"] for each in periods)
 
 
 async def test_stale_queues_are_counted_by_a_follower(api: Api, follower: Api) -> None:

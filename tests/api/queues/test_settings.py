@@ -84,7 +84,7 @@ async def test_a_paused_queue_gives_out_nothing_until_it_is_resumed(api: Api) ->
     pause = {"until": at(START_MS + 60_000), "reason": "provider is down"}
     for _ in range(2):
         paused = (await api.post("queues/mail/pause", pause)).json
-        assert paused["pause"] == pause | {"since": at(START_MS)}
+        assert paused["pause"] == pause | {"since": at(START_MS), "by": "anonymous"}
     assert await api.lease("mail") == []
     for _ in range(2):
         assert (await api.ask("POST", "queues/mail/resume")).json["pause"] is None
