@@ -47,7 +47,8 @@ LOCK := configs/requirements.lock
 PIN := $(BIN)/pip-compile --quiet --generate-hashes --no-header --strip-extras --no-emit-find-links
 
 audit: $(READY) ## known vulnerabilities of the pinned dependencies
-	$(BIN)/pip-audit --progress-spinner off --disable-pip --require-hashes --requirement $(LOCK)
+	$(BIN)/pip-audit --progress-spinner off --disable-pip --require-hashes --requirement $(LOCK) \
+		--requirement configs/build.lock
 
 sbom: $(READY) ## the software bill of materials of an image: build/sbom.json, CycloneDX
 	@mkdir -p build
