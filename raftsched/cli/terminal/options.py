@@ -85,6 +85,7 @@ job_options = options(
     click.option("--retention", "retention_seconds", type=SPAN, help="How long the finished job is kept."),
     click.option("--tag", "tags", multiple=True, help="Repeatable."),
     click.option("--region", help="Only workers of this region run it; by default all do."),
+    click.option("--traceparent", help="Span that submits it (W3C Trace Context)."),
     hook_options,
 )
 

@@ -123,6 +123,7 @@ _BODILESS = [
     ("DELETE", "tenants/acme"),
     ("DELETE", "tokens/t1"),
     ("POST", "cluster/encryption/rotate"),
+    ("POST", "workers/w9/undrain"),
     ("DELETE", "cluster/members/n9"),
 ]
 _JSON = {"Content-Type": "application/json"}
