@@ -137,6 +137,13 @@ class WorkflowRun:
             whole.edges.extend(page.edges)
         return msgspec.structs.replace(whole, next_cursor=None)
 
+    async def graph_page(self, *, limit: int, cursor: str | None = None) -> Graph:
+        """Read at most `limit` of its jobs, parents first, with the dependencies that end at them.
+
+        `Graph.next_cursor` is the `cursor` of the next page; None at the end.
+        """
+        return await self._calls.call(Graph, "GET", self._path, query=given(limit=limit, cursor=cursor))
+
     async def wait(self, timeout: float | None = None) -> WorkflowInfo:  # noqa: ASYNC109  # as asyncio.wait_for
         """Wait until every job has ended, and return the workflow.
 
@@ -191,6 +198,7 @@ class BlockingWorkflowRun(Blocking[WorkflowRun]):
 
     get = blocking(WorkflowRun.get)
     graph = blocking(WorkflowRun.graph)
+    graph_page = blocking(WorkflowRun.graph_page)
     wait = blocking(WorkflowRun.wait)
     result = blocking(WorkflowRun.result)
     results = blocking(WorkflowRun.results)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from raftsched import Worker
-from raftsched.client import Client
+from raftsched.client import Client, Workflow
 from raftsched.dashboard.error_groups import groups_of
 
 ATTACK: Final = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}"
@@ -32,6 +32,9 @@ PATHS: Final = {
     "/dead-letters/groups/{group}": "dead-letters-group",
     "/dead-letters/requeue?all=yes": "dead-letters-requeue",
     "/dead-letters/purge?reason=attempts_exhausted": "dead-letters-purge",
+    "/workflows": "workflows",
+    "/workflows/{workflow}": "workflow",
+    "/workflows/{workflow}/cancel": "workflow-cancel",
     "/queues": "queues",
     "/queues/mail": "queue",
     "/queues/nights": "queue-paused",
@@ -138,9 +141,25 @@ async def _submitted(client: Client) -> Mapping[str, str]:
         "later": later.id,
         "waiting": waiting.id,
         "schedule": await _scheduled(client),
+        "workflow": await _flowing(client),
         "worker": next(each["name"] for each in await client.workers() if each["name"].startswith("worker-7f3a")),
         "group": groups_of([await client.get(failed.id)])[0].key,
     }
+
+
+async def _flowing(client: Client) -> str:
+    """Submit a workflow, and return its id once a part of it has ended."""
+    flow = Workflow("monthly-close")
+    orders = flow.job("send_email", {"to": "orders@example.org"}, task="collect-orders", queue="mail")
+    stock = flow.job("send_email", {"to": "stock@example.org"}, task="count-stock", queue="mail")
+    charge = flow.job("charge_card", {"order": 1}, task="charge", queue="billing", after=[orders], max_attempts=1)
+    merge = flow.job("merge", task="merge", queue="nights", after=[orders, stock])
+    for region in ("eu", "us", "asia"):
+        flow.job("publish", task=f"publish-{region}", queue="nights", after=[merge])
+    flow.job("tell", task="tell-finance", queue="nights", after=[charge], on="failure")
+    run = await client.workflows.submit(flow)
+    await _until(client, run.jobs["charge"].id, lambda info: info.is_finished)
+    return run.id
 
 
 async def _scheduled(client: Client) -> str:

@@ -34,7 +34,7 @@ async def test_a_worker_is_drained_stays_so_under_a_new_leader_and_works_again(s
             await expect(row).to_contain_text("1 of 4")
             await expect(row).to_contain_text("step")
             await row.get_by_role("link", name=f"Drain {queue}").click()
-            await expect(page.get_by_role("listitem").filter(has_text="continue to their end")).to_have_count(1)
+            await expect(page.locator("main li").filter(has_text="continue to their end")).to_have_count(1)
             await page.fill("#reason", ATTACK)
             await page.get_by_role("button", name="Drain", exact=True).click()
             await expect(page.get_by_role("status")).to_contain_text("gets no further jobs")

@@ -20,12 +20,14 @@ from raftsched.dashboard.pages import (
     tenants,
     tokens,
     workers,
+    workflows,
 )
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *jobs.PAGES,
     *schedules.PAGES,
+    *workflows.PAGES,
     *queues.PAGES,
     *dead_letters.PAGES,
     *workers.PAGES,
