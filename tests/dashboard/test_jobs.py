@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from playwright.async_api import Page, expect
 
+from raftsched import Worker
 from raftsched.client import JobInfo
 from raftsched.dashboard.session import ROOT, SESSION_COOKIE
-from tests.acceptance.http import call
 from tests.dashboard.site import Site, posted
 
 
@@ -129,24 +130,29 @@ async def test_many_jobs_are_changed_after_a_preview_of_those_that_are_ticked_or
 
 
 async def test_a_running_job_shows_its_lease_and_is_asked_to_stop_or_stopped_at_once(site: Site, queue: str) -> None:
-    job = await site.admin.submit("long", queue=queue, max_attempts=1)
-    wanted = {"worker": "by-hand", "queues": [queue], "wait_seconds": 10}
-    url, caller = site.cluster.urls[0], f"Bearer {site.admin_token}"
-    status, answer = await asyncio.to_thread(call, url, "POST", "/api/v1/leases", wanted, Authorization=caller)
-    [lease] = answer["leases"]
-    assert (status, lease["job_id"]) == (200, job.id)
+    ended = asyncio.Event()
+    worker = Worker(*site.cluster.urls, token=site.admin_token, queues=[queue], name="slow-one")
+
+    @worker.job("long")
+    async def long(ctx: Any) -> None:
+        await ended.wait()
+
+    serving = asyncio.create_task(worker.serve())
+    job = await site.admin.submit("long", queue=queue)
     async with site.window("operator") as window:
         page = await window.open(f"/jobs/{job.id}")
-        await expect(page.locator("#attempts")).to_contain_text("by-hand")
-        await expect(page.locator("#attempts")).to_contain_text(str(lease["fencing_token"]))
+        await expect(page.locator("#attempts")).to_contain_text("slow-one")
+        [run] = (await job.runs()).runs
+        await expect(page.locator("#attempts")).to_contain_text(str(run.attempts[-1].fencing_token))
         await press(page, "Cancel…")
         await expect(page.get_by_role("main")).to_contain_text("until its worker has stopped it")
         await page.get_by_label("End running attempts at once").check()
         await press(page, "Cancel it")
         await expect(page.locator("#head .status")).to_have_text("cancelled")
-        await press(page, "Run again")
-        await expect(page.locator("#head .status")).to_have_text("queued")
         await expect(page.locator("#history")).to_contain_text("operator-of-tests")
+    ended.set()
+    worker.drain()
+    await serving
 
 
 async def test_viewers_see_no_buttons_and_the_api_refuses_their_forms(site: Site, queue: str) -> None:
