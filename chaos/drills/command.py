@@ -10,7 +10,8 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -25,8 +26,11 @@ from chaos.drills.report.table import closing_table, report_text
 from chaos.drills.report.timeline import timeline
 from chaos.drills.shims import compiler
 
+AnyBackend = Namespaces | Proxies
 _BACKENDS: Final[dict[str, type[Namespaces | Proxies]]] = {"namespaces": Namespaces, "proxies": Proxies}
 _ROUND_SECONDS: Final = 15.0
+_ROUNDS_MAX: Final = 20
+"""Rounds of one cluster: then the next ones begin with a new one, since the log must be whole when it is read back."""
 _FAILED, _NOTHING_RUN = 1, 2
 
 
@@ -46,19 +50,18 @@ def main(arguments: Sequence[str]) -> int:
     skipped = {fault.name: why for fault in wanted if (why := _why_not(fault, offers, asked.nodes))}
     possible = [fault for fault in wanted if fault.name not in skipped]
     try:
-        if kind is Namespaces:
+        if kind is Namespaces and possible:
             enter("chaos", ["drills", *arguments])
-        backend = kind(range(1, asked.nodes + 1))
     except Unfit as error:
         print(f"nothing was run: {error}")
         return _NOTHING_RUN
-    print(f"backend {backend.name}: {backend.about}")
+    print(f"backend {kind.name}: {kind.about}")
     for name, why in skipped.items():
         print(f"skipped, so not survived: {name}: {why}")
     if not possible:
         print("nothing was run: none of the faults can be made here")
         return _NOTHING_RUN
-    return _run(asked, backend, possible, skipped)
+    return _run(asked, kind, possible, skipped)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
     parser.add_argument("--minutes", type=float, default=0.0, help="draw from the faults for this long instead")
+    parser.add_argument("--no-bounds", action="store_true", help="judge safety only, and no times")
     parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: namespaces if they can be made")
     parser.add_argument("--out", type=Path, default=Path("drills-report"), help="replaced; default: drills-report/")
     return parser
@@ -109,27 +113,36 @@ def _listed(kind: type[Namespaces | Proxies], offers: frozenset[Need], node_coun
 # -- the run ----------------------------------------------------------------------------------------------------------
 
 
-def _run(asked: argparse.Namespace, backend: Backend, possible: list[Fault], skipped: dict[str, str]) -> int:
+def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault], skipped: Mapping[str, str]) -> int:
     out = asked.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     if asked.minutes:
         random = Random(asked.seed)
         possible = [random.choice(possible) for _ in range(max(1, round(asked.minutes * 60 / _ROUND_SECONDS)))]
-    plan = Plan(possible, asked.nodes, asked.seed, out)
+    if asked.no_bounds:
+        possible = [replace(fault, is_single=False) for fault in possible]
+    groups = [possible[first : first + _ROUNDS_MAX] for first in range(0, len(possible), _ROUNDS_MAX)]
     began = time.monotonic()
+    results: list[Result] = []
     try:
-        result = asyncio.run(run(plan, backend, _say))
+        backend = kind(range(1, asked.nodes + 1))
+        for number, faults in enumerate(groups, start=1):
+            directory = out / f"{number}" if len(groups) > 1 else out
+            directory.mkdir(parents=True)
+            plan = Plan(faults, asked.nodes, asked.seed + number - 1, directory)
+            results.append(asyncio.run(run(plan, backend, _say)))
+            _write_report(results[-1], plan, backend, skipped)
     except (Unfit, TimeoutError) as error:
-        print(f"nothing was judged: {error}")
+        print(f"not all was run: {error}")
+    if not results:
         return _NOTHING_RUN
-    _write_report(result, plan, backend, skipped)
-    print(closing_table(result))
-    print(f"{len(result.rounds)} rounds in {time.monotonic() - began:.0f} s; report: {out}")
-    return _FAILED if result.violations else 0
+    rounds = sum(len(result.rounds) for result in results)
+    print(closing_table(results))
+    print(f"{rounds} of {len(possible)} rounds in {time.monotonic() - began:.0f} s; report: {out}")
+    return _FAILED if rounds < len(possible) or any(result.violations for result in results) else 0
 
 
-def _write_report(result: Result, plan: Plan, backend: Backend, skipped: dict[str, str]) -> None:
+def _write_report(result: Result, plan: Plan, backend: Backend, skipped: Mapping[str, str]) -> None:
     names = [f"n{number}" for number in range(1, plan.node_count + 1)]
     (plan.out / "timeline.svg").write_text(timeline(result.events, result.rounds, names))
     (plan.out / "report.md").write_text(report_text(result, plan, backend, skipped))

@@ -63,9 +63,13 @@ async def run_round(scene: Scene, fault: Fault, load: Load, recorder: Recorder) 
     violations: list[str] = []
     begin = recorder.add(Nemesis, fault=fault.name, phase="start")
     metronome = Metronome()
+    target = ""
     async with metronome:
-        async with fault.strike(scene) as target:
-            await asyncio.sleep(fault.hold_seconds)
+        try:
+            async with fault.strike(scene) as target:
+                await asyncio.sleep(fault.hold_seconds)
+        except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
+            violations.append(f"the fault could not be made, or not be healed: {error}")
         heal = recorder.add(Nemesis, fault=fault.name, phase="stop", target=target)
         if missing := await scene.cluster.healthy():
             violations.append(f"not healthy in time: {missing}")

@@ -43,7 +43,11 @@ def can_enter() -> str:
 def enter(module: str, arguments: Sequence[str] | None = None) -> None:
     """Return inside the namespaces: the first time this starts `module` again there, with the same arguments."""
     if _INSIDE in os.environ:
-        _NAMES.mkdir(parents=True, exist_ok=True)
+        try:
+            _NAMES.mkdir(parents=True, exist_ok=True)
+        except PermissionError:  # without root
+            _run("mount", "-t", "tmpfs", "tmpfs", str(_NAMES.parent))
+            _NAMES.mkdir()
         _run("mount", "-t", "tmpfs", "tmpfs", str(_NAMES))
         return
     if lacking := can_enter():

@@ -32,7 +32,7 @@ class Namespaces(Backend):
         """Receiver -> senders whose packets it drops."""
 
     async def open(self) -> None:
-        """Everything was made with the object: threads that were started before would be on another host."""
+        """Do nothing: all was made with the object, before any thread, since threads begin on the host of their maker."""
 
     async def close(self) -> None:
         """Namespaces end with the last process inside."""

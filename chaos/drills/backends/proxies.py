@@ -46,6 +46,7 @@ class Proxies(Backend):
     async def close(self) -> None:
         for server in self._servers.values():
             server.close()
+        self._servers.clear()
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)

@@ -29,18 +29,19 @@ async def full_leader(scene: Scene) -> AsyncIterator[str]:
 
 
 def _fill(path: Path) -> None:
-    """Take all that is free on a disk."""
+    """Take all that is free on a disk, while others write to it as well."""
     free = os.statvfs(path.parent)
+    end, size = 0, free.f_bavail * free.f_frsize
     with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(free.f_bavail - 1, 1) * free.f_frsize)
-        file.seek(0, os.SEEK_END)
-        try:
-            while True:
-                file.write(bytes(4096))
-                file.flush()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
+        while size >= free.f_frsize:
+            try:
+                os.posix_fallocate(file.fileno(), end, size)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                size //= 2
+            else:
+                end += size
 
 
 @fault(Need.SHIMS, hold_seconds=10.0)

@@ -29,24 +29,23 @@ _PROMISES: Final = {
 """In the words of a user -> the properties of `chaos.checkers` behind it; the first one's evidence is counted."""
 
 
-def closing_table(result: Result) -> str:
-    """Return a line for each promise, then the rest of the verdict."""
-    report = result.report
-    if report is None:
-        return "nothing was judged"
+def closing_table(results: Sequence[Result]) -> str:
+    """Return a line for each promise, over all drills, then the rest of the verdict."""
+    reports = [result.report for result in results if result.report is not None]
     lines = []
     for promise, names in _PROMISES.items():
-        broken = sum(len(report.violations.get(name, ())) for name in names)
-        lines.append(f"{broken:6,} of {report.evidence.get(names[0], 0):8,}  {promise}")
-    lines.append(
-        f"{report.unknown_count:,} requests have an unknown outcome; {report.settled_count:,} of them happened"
+        broken = sum(len(report.violations.get(name, ())) for report in reports for name in names)
+        lines.append(f"{broken:6,} of {sum(report.evidence.get(names[0], 0) for report in reports):8,}  {promise}")
+    unknown, settled = (
+        sum(counts) for counts in zip(*((r.unknown_count, r.settled_count) for r in reports), strict=True)
     )
+    lines.append(f"{unknown:,} requests have an unknown outcome; {settled:,} of them happened")
+    exercised = {name for report in reports for name, count in report.evidence.items() if count}
+    violations = [violation for result in results for violation in result.violations]
     lines.append(
-        f"{len(result.violations)} violations of {len(report.evidence)} properties"
-        if result.violations
-        else f"no violation; {len(report.evidence) - len(report.not_exercised)} properties exercised"
+        f"{len(violations) or 'no'} violation{'s' * (len(violations) > 1)}; {len(exercised)} properties exercised"
     )
-    lines += [f"  VIOLATION {violation}" for violation in result.violations[:_SHOWN_MAX]]
+    lines += [f"  VIOLATION {violation}" for violation in violations[:_SHOWN_MAX]]
     return "\n".join(lines)
 
 
@@ -61,7 +60,7 @@ def report_text(result: Result, plan: Plan, backend: Backend, skipped: Mapping[s
         "![timeline](timeline.svg)",
         "## Rounds\n\n" + _rounds(result.rounds),
         "## Times by fault\n\n" + _times(result.rounds),
-        "## Verdict\n\n```\n" + closing_table(result) + "\n```",
+        "## Verdict\n\n```\n" + closing_table([result]) + "\n```",
         "## Not shown\n\n" + _not_shown(result, skipped),
         f"## Checkers\n\n```\n{result.report}\n```",
     ]

@@ -1,0 +1,51 @@
+"""Drills: a short form of `make drills`, and a planted bug that they must find."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from chaos.drills.backends.proxies import Proxies
+from chaos.drills.drill import Plan, run
+from chaos.drills.faults import FAULTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_killed_leader_and_a_cut_off_leader_break_no_promise(tmp_path: Path) -> None:
+    done = _drills("kill_leader", "isolate_leader", "--no-bounds", "--out", str(tmp_path / "report"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 rounds" in done.stdout
+    assert "no violation" in done.stdout
+    assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.md", "history.jsonl", "timeline.svg"}
+
+
+def test_what_cannot_be_run_is_named_and_is_no_success(tmp_path: Path) -> None:
+    report = ["--out", str(tmp_path / "report")]
+    skipped = _drills("full_leader", "--backend", "proxies", *report)
+    assert skipped.returncode == 2
+    assert "skipped, so not survived: full_leader: it needs a disk of limited size" in skipped.stdout
+    unknown = _drills("kill_leadr", *report)
+    assert unknown.returncode == 2
+    assert "kill_leadr: no such fault" in unknown.stdout
+
+
+async def test_reads_that_nobody_confirms_are_found_in_one_round(tmp_path: Path) -> None:
+    lines: list[str] = []
+    plan = Plan(
+        [replace(FAULTS["isolate_leader"], is_single=False)],
+        node_count=3,
+        seed=1,
+        out=tmp_path,
+        entry=("tests.drills.planted_node", "node"),
+    )
+    result = await run(plan, Proxies((1, 2, 3)), lines.append)
+    assert result.report is not None
+    assert "answers_are_current" in result.report.violations, result.report
+
+
+def _drills(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "chaos", "drills", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
