@@ -144,7 +144,7 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault
 
 def _write_report(result: Result, plan: Plan, backend: Backend, skipped: Mapping[str, str]) -> None:
     names = [f"n{number}" for number in range(1, plan.node_count + 1)]
-    (plan.out / "timeline.svg").write_text(timeline(result.events, result.rounds, names))
+    (plan.out / "timeline.svg").write_text(timeline(result, names))
     (plan.out / "report.md").write_text(report_text(result, plan, backend, skipped))
 
 

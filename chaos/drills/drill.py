@@ -17,6 +17,7 @@ from chaos.drills.history.disks import FIRST_INDEX, read_back, read_disk
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.load import Load
 from chaos.drills.nodes import LEASE_SECONDS, NODE, STOP_SECONDS_MAX, Cluster, Node
+from chaos.drills.readiness import ReadinessWatch, Sight
 from chaos.drills.rounds import Round, run_round
 from chaos.drills.shims import Shims
 from chaos.drills.verdict import directory_faults, judge
@@ -49,7 +50,8 @@ class Result:
     """Faults found beside those of rounds and history."""
     report: Report | None = None
     events: list[AnyEvent] = field(default_factory=list)
-    is_log_whole: bool = False
+    sights: list[Sight] = field(default_factory=list)
+    """The readiness of nodes over time."""
 
     @property
     def violations(self) -> list[str]:
@@ -109,14 +111,17 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
         node.start()
     if missing := await cluster.healthy():
         raise TimeoutError(f"the cluster did not start: {missing}; see {plan.out}/n*.log")
+    watch = ReadinessWatch(cluster, recorder)
+    result.sights = watch.sights
     load = Load(cluster.nodes, plan.out, recorder, scene.random)
     scene.workers = load.workers
     try:
         load.start()
         await asyncio.sleep(1.0)
-        for fault in plan.faults:
-            result.rounds.append(await run_round(scene, fault, load, recorder))
-            say(str(result.rounds[-1]))
+        async with watch:
+            for fault in plan.faults:
+                result.rounds.append(await run_round(scene, fault, load, recorder))
+                say(str(result.rounds[-1]))
         recorder.add(Healed)
         await load.probe()
         load.check()
@@ -137,7 +142,6 @@ def _judge(cluster: Cluster, load: Load, recorder: Recorder, result: Result) -> 
     observed = sorted([*recorder.events, *load.events_of_processes()], key=lambda event: event.t)
     end = max(recorder.t, observed[-1].t)
     found = read_back([read_disk(node.id, node.data, t=end) for node in cluster.nodes], t=end)
-    result.is_log_whole = found.is_whole
     if not found.is_whole:
         result.faults.append(
             "the log was compacted: what became of unknown operations can't be settled; run fewer rounds"

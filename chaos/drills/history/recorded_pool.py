@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -26,6 +27,8 @@ class RecordedPool(HttpPool):
         self._idle: list[int] = []
         self._process_count = 0
         self._used_ops: set[int] = set()
+        self._reports: Counter[int] = Counter()
+        """Token -> how often its outcome was reported."""
 
     async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         operations = asked(exchange)
@@ -38,8 +41,15 @@ class RecordedPool(HttpPool):
             self._ended(calls, [end] * len(calls))
             raise
         if operations:
-            self._ended(calls, ends(operations, reply))
+            self._ended(calls, list(map(self._first_told, operations, ends(operations, reply))))
         return reply
+
+    def _first_told(self, operation: Asked, end: End) -> End:
+        """Return the end without a revision if the report was sent before: it is of the first one, and may be old."""
+        if operation.f != "outcome":
+            return end
+        count = self._reports[operation.fields["token"]]
+        return End(end.type, {name: value for name, value in end.fields.items() if name != "revision" or count == 1})
 
     def _invoked(self, operation: Asked, node: str) -> tuple[int, int]:
         if self._idle:
@@ -49,6 +59,8 @@ class RecordedPool(HttpPool):
             number = self._process_count
         op = operation.op if operation.op and operation.op not in self._used_ops else self._recorder.new_op()
         self._used_ops.add(op)
+        if operation.f == "outcome":
+            self._reports[operation.fields["token"]] += 1
         self._recorder.invoke(self._process(number), op, operation.f, node=node, **operation.fields)
         return number, op
 

@@ -1,15 +1,24 @@
-"""Draw a drill as a picture: a lane a node, faults as bands, slow calls of the SDK as lines. SVG, no library."""
+"""Draw a drill as a picture, in SVG without a library.
+
+Each node has a lane: whether it was ready (its words are the tooltip), and accepted and refused writes. Faults are bands,
+slow calls of the SDK lines.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
 
-from chaos.checkers.history.events import AnyEvent, Invoke, Reply
+from chaos.checkers.history.events import Invoke, Reply
 from chaos.drills.load.sdk_client import PROCESS as SDK_CLIENT
+from chaos.drills.readiness import Sight
 from chaos.drills.rounds import Round
+
+if TYPE_CHECKING:
+    from chaos.drills.drill import Result
 
 _LEFT: Final = 90
 _PIXELS_PER_SECOND: Final = 12.0
@@ -17,29 +26,48 @@ _LANE: Final = 40
 _TOP: Final = 46
 _STEP_SECONDS: Final = 0.25
 _SLOW_SECONDS: Final = 0.5
+_FONT: Final = 'font-family="sans-serif" font-size="11"'
+_READY: Final = {200: "#2a8", 503: "#e90", 0: "#999"}
 _ACCEPTED, _REFUSED, _CALL, _BAND = "#2a8", "#c33", "#27c", "#f6c"
 
 
-def timeline(events: Sequence[AnyEvent], rounds: Sequence[Round], nodes: Sequence[str]) -> str:
+def timeline(result: Result, nodes: Sequence[str]) -> str:
     """Return an SVG: for each node the accepted writes upward and the refused or unknown ones downward."""
+    events, rounds = result.events, result.rounds
     seconds = max((event.t for event in events), default=0) / 1e6
     width, height = _LEFT + seconds * _PIXELS_PER_SECOND + 20, _TOP + _LANE * (len(nodes) + 3)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" {_FONT}>',
         '<rect width="100%" height="100%" fill="white"/>',
     ]
-    for number, each in enumerate(rounds):
-        parts.append(_band(each, number, height))
+    parts += [_band(each, number, height) for number, each in enumerate(rounds)]
     replies = {event.op: event for event in events if isinstance(event, Reply)}
     submits = [event for event in events if isinstance(event, Invoke) and event.f == "submit"]
+    end = rounds[-1].end if rounds else 0
     for lane, node in enumerate(nodes):
-        parts += _lane(node, _TOP + lane * _LANE, [call for call in submits if call.node == node], replies)
+        top = _TOP + lane * _LANE
+        parts += _readiness([each for each in result.sights if each.node == node], top, end)
+        parts += _lane(node, top, [call for call in submits if call.node == node], replies)
     calls = [call for call in submits if call.process.startswith(SDK_CLIENT)]
     parts += _sdk_lines(calls, replies, _TOP + len(nodes) * _LANE)
     parts += [
         f'<text x="{_x(second):.0f}" y="{height - 4}">{second} s</text>' for second in range(0, int(seconds) + 1, 10)
     ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _readiness(sights: Sequence[Sight], top: int, end: int) -> list[str]:
+    """A strip above the lane: ready, not ready, or no answer."""
+    strips = []
+    for sight, following in zip_longest(sights, sights[1:]):
+        begin, stop = _x(sight.t / 1e6), _x((following.t if following is not None else end) / 1e6)
+        colour = _READY.get(sight.status, _REFUSED)
+        words = escape(f"{sight.node} {sight.status or 'no answer'} {sight.words}")
+        strips.append(
+            f'<rect x="{begin:.1f}" y="{top - 4}" width="{max(stop - begin, 0.5):.1f}" height="4" fill="{colour}">'
+            f"<title>{words}</title></rect>"
+        )
+    return strips
 
 
 def _x(seconds: float) -> float:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from chaos.checkers import History
 from chaos.checkers.history.events import AnyEvent, BadHistory, Invoke, Reply, append_event
 from chaos.drills.history.exchanges import UNKNOWN, asked, ends
+from chaos.drills.history.recorded_pool import RecordedPool
 from chaos.drills.history.recorder import Recorder, merged
 from chaos.drills.verdict import UNJUDGED, judge
-from raftsched.exchange import Exchange
+from raftsched.exchange import Exchange, Timeouts
 from raftsched.exchange import Reply as HttpReply
 from tests.chaos import histories_broken_jobs, histories_broken_nodes, histories_broken_runs
 from tests.chaos.histories import good_history, replay
@@ -99,6 +102,25 @@ def test_a_request_for_several_runs_is_an_operation_for_each_with_an_end_of_its_
         ("fail", {"error": "lease_lost"}),
         ("info", {}),
     ]
+
+
+async def test_a_repeated_report_shows_no_revision_since_its_answer_is_that_of_the_first(tmp_path: Path) -> None:
+    async def record(_request: web.Request) -> web.Response:
+        return web.json_response({"outcomes": [{"run_id": f"{JOB}.1", "accepted": True, "revision": 5}]})
+
+    app = web.Application()
+    app.router.add_post("/api/v1/leases/outcomes", record)
+    recorder = Recorder(tmp_path / "history")
+    pool = RecordedPool(recorder, "worker", {})
+    async with TestServer(app) as server:
+        run = {"run_id": f"{JOB}.1", "fencing_token": 7, "status": "completed"}
+        for _ in range(2):
+            exchange = _post("/leases/outcomes", {"worker": "w", "outcomes": [run]})
+            exchange.url = str(server.make_url("/api/v1/leases/outcomes"))
+            await pool.send(exchange, Timeouts(connect_seconds=5.0, total_seconds=5.0))
+    await pool.close()
+    replies = [event for event in recorder.events if isinstance(event, Reply)]
+    assert [(reply.type, reply.revision) for reply in replies] == [("ok", 5), ("ok", 0)]
 
 
 def test_refusals_are_definite_only_by_a_code_that_says_so() -> None:

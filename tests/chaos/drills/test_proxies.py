@@ -1,0 +1,66 @@
+"""Links between nodes as proxies: each direction can be cut, and what was sent meanwhile arrives after the heal."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from chaos.drills.backends.proxies import Proxies
+
+_SECONDS = 5.0
+_NOT_WITHIN = 0.3
+
+
+def _raft(proxies: Proxies, dialler: int, listener: int) -> tuple[str, int]:
+    """The address of a node in the configuration of another."""
+    nodes = {node["id"]: node["raft"] for node in tomllib.loads(proxies.config(dialler))["nodes"]}
+    host, _, port = nodes[f"n{listener}"].rpartition(":")
+    return host, int(port)
+
+
+@asynccontextmanager
+async def _echo(proxies: Proxies) -> AsyncIterator[None]:
+    """Node 2 sends back whatever it gets."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    async with await asyncio.start_server(answer, *_raft(proxies, 2, 2)):
+        yield
+
+
+async def _arrives(reader: asyncio.StreamReader, data: bytes, *, seconds: float) -> bool:
+    try:
+        return await asyncio.wait_for(reader.readexactly(len(data)), seconds) == data
+    except TimeoutError:
+        return False
+
+
+async def test_a_link_that_is_cut_in_either_direction_delivers_once_it_is_healed() -> None:
+    proxies = Proxies((1, 2))
+    await proxies.open()
+    try:
+        async with _echo(proxies):
+            reader, writer = await asyncio.open_connection(*_raft(proxies, 1, 2))
+            writer.write(b"1")
+            assert await _arrives(reader, b"1", seconds=_SECONDS)
+            for sender, receiver in ((1, 2), (2, 1)):
+                await proxies.cut(sender, receiver)
+                writer.write(b"2")
+                assert not await _arrives(reader, b"2", seconds=_NOT_WITHIN)
+                await proxies.heal()
+                assert await _arrives(reader, b"2", seconds=_SECONDS)
+            await proxies.cut(2, 1)
+            late_reader, late_writer = await asyncio.open_connection(*_raft(proxies, 1, 2))
+            late_writer.write(b"3")
+            assert not await _arrives(late_reader, b"3", seconds=_NOT_WITHIN)
+            await proxies.heal()
+            assert await _arrives(late_reader, b"3", seconds=_SECONDS)
+            for each in (writer, late_writer):
+                each.close()
+    finally:
+        await proxies.close()
