@@ -12,7 +12,7 @@ from tests.drills.container.engine import NoEngine
 JOBS = 300
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 def test_hardened_containers_of_the_image_survive_the_kill_of_their_leader() -> None:
     try:
         found = list(drill.run(JOBS))

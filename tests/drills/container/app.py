@@ -39,7 +39,7 @@ async def load(count: int) -> None:
                     raise submitted
                 jobs.append(submitted)
             print("submitted", len(jobs), flush=True)
-        results = [await job.wait(timeout=60) for job in jobs]
+        results = [await job.wait(timeout=150) for job in jobs]
         assert results == list(range(count)), results
 
 

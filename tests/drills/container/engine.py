@@ -18,6 +18,8 @@ from tests.drills.container.base_image import write_root
 ROOT: Final = Path(__file__).parents[3]
 _START_SECONDS_MAX: Final = 60.0
 _PULL_SECONDS_MAX: Final = 60.0
+_POLL_SECONDS: Final = 0.25
+"""Each look starts a process of Docker's."""
 _NO_NETWORKS: Final = ("--iptables=false", "--ip6tables=false", "--bridge=none")
 """Our own engine alters no rules of this machine's network. Containers meet in internal networks of their own."""
 _BASE: Final = "raftsched-drill-base"
@@ -141,4 +143,4 @@ def wait_until(holds: Callable[[], bool], what: str, *, seconds: float) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise RuntimeError(f"waited {seconds:g} s for {what}")
-        time.sleep(0.1)
+        time.sleep(_POLL_SECONDS)
