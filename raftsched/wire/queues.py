@@ -111,7 +111,7 @@ class QueueSettingsReply(QueueSettingsDocument[Time], frozen=True):
     """The settings of a queue; null for a setting that nobody has made."""
 
 
-class ActivityPeriod(Reply, Generic[T], frozen=True):
+class ActivityPeriodDocument(Reply, Generic[T], frozen=True):
     """Changes of a queue's jobs within some seconds."""
 
     at: T
@@ -131,7 +131,7 @@ class ActivityDocument(Reply, Generic[T], frozen=True):
     period_seconds: float = 0.0
     wait_p99_ms: int | None = None
     """The same for all periods together."""
-    periods: Sequence[ActivityPeriod[T]] = ()
+    periods: Sequence[ActivityPeriodDocument[T]] = ()
     """The oldest first."""
 
 

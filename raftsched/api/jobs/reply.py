@@ -170,7 +170,7 @@ def _pause_reply(job: Job) -> PauseDocument[str]:
     pause = job.pause
     assert pause is not None
     return PauseDocument(
-        since=time_text(pause.since_ms), until=time_or_none(pause.until_ms), reason=pause.reason or None
+        since=time_text(pause.since_ms), until=time_or_none(pause.until_ms), reason=pause.reason or None, by=None
     )
 
 

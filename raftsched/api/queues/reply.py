@@ -13,7 +13,7 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue
 from raftsched.errors import NotFound
 from raftsched.wire.common import PauseDocument, is_name
-from raftsched.wire.queues import ActivityDocument, ActivityPeriod, QueueSettingsReply, RateReply
+from raftsched.wire.queues import ActivityDocument, ActivityPeriodDocument, QueueSettingsReply, RateReply
 
 
 def named_queue(request: web.Request) -> str:
@@ -53,7 +53,7 @@ def activity_reply(activity: QueueActivity, queue: str, caller: Principal, now_m
         period_seconds=PERIOD_MS / 1000,
         wait_p99_ms=total.wait_ms(),
         periods=[
-            ActivityPeriod(
+            ActivityPeriodDocument(
                 at=time_text(TimeMs(at_ms)),
                 submitted=period.submitted,
                 started=period.started,

@@ -108,6 +108,7 @@ def _pause(schedule: Schedule) -> PauseDocument[str] | None:
         since=time_text(schedule.paused_at_ms),
         until=time_or_none(schedule.pause_until_ms),
         reason=schedule.pause_reason or None,
+        by=None,
     )
 
 

@@ -122,7 +122,7 @@ async def test_paused_submission_waits_for_a_resume(api: Api) -> None:
     job = await api.submit(paused=True)
     assert (job["status"], job["pause"]) == (
         "paused",
-        {"since": "2030-03-17T17:46:40.000Z", "until": None, "reason": None},
+        {"since": "2030-03-17T17:46:40.000Z", "until": None, "reason": None, "by": None},
     )
     assert await api.lease() == []
     assert (await api.post(f"jobs/{job['id']}/resume", {})).json["status"] == "queued"

@@ -278,7 +278,8 @@ async def test_pause_and_resume_twice_succeed(api: Api) -> None:
     schedule = await saved(api, cron="* * * * *")
     for _ in range(2):
         paused = (await api.post("schedules/report/pause", {"until": at(START_MS + MINUTE), "reason": "audit"})).json
-        assert paused["pause"] == {"since": at(START_MS), "until": at(START_MS + MINUTE), "reason": "audit"}
+        expected = {"since": at(START_MS), "until": at(START_MS + MINUTE), "reason": "audit", "by": None}
+        assert paused["pause"] == expected
         assert paused["status"] == "paused"
     for _ in range(2):
         resumed = (await api.ask("POST", "schedules/report/resume")).json

@@ -175,6 +175,7 @@ async def test_pause_keeps_a_job_from_running_until_it_is_resumed(api: Api) -> N
         "since": "2030-03-17T17:46:40.000Z",
         "until": "2030-03-18T00:00:00.000Z",
         "reason": "incident",
+        "by": None,
     }
     assert await api.lease() == []
     for _ in range(2):
