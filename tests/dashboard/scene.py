@@ -1,4 +1,4 @@
-"""Make jobs of every kind, with texts that attack a page that does not escape them."""
+"""Make things of every kind, by default with texts that attack a page that does not escape them."""
 
 from __future__ import annotations
 
@@ -60,8 +60,11 @@ PATHS: Final = {
 
 
 @asynccontextmanager
-async def played(urls: list[str], token: str) -> AsyncIterator[Mapping[str, str]]:
-    """Submit the jobs and let a worker run some of them; yield their ids. One runs until the context ends."""
+async def played(urls: list[str], token: str, *, text: str = ATTACK) -> AsyncIterator[Mapping[str, str]]:
+    """Submit the jobs and let a worker run some of them; yield their ids. One runs until the context ends.
+
+    `text` is where users write something.
+    """
     ended = asyncio.Event()
     worker = Worker(*urls, token=token, queues=["mail", "billing", "reports"], concurrency=8, name="worker-7f3a")
 
@@ -74,40 +77,40 @@ async def played(urls: list[str], token: str) -> AsyncIterator[Mapping[str, str]
     @worker.job("charge_card")
     async def charge_card(ctx: Any, payload: Any) -> Any:
         ctx.log("POST https://pay.example.org/v1/charges")
-        raise ValueError(payload.get("error", "card declined: insufficient funds"))
+        raise ValueError(payload.get("error") or "card declined: insufficient funds")
 
     @worker.job("monthly_report")
     async def monthly_report(ctx: Any, payload: Any) -> Any:
         for step in range(1, 4):
             ctx.log(f"table {step} of 12: {step * 1840} rows")
-        ctx.log(ATTACK)
+        ctx.log(text or "table 4 of 12 is large")
         ctx.progress(0.25)
         await ended.wait()
 
     async with Client(*urls, token=token) as client:
         serving = asyncio.create_task(worker.serve())
         try:
-            await _administered(client)
-            yield await _submitted(client)
+            await _administered(client, text)
+            yield await _submitted(client, text)
         finally:
             ended.set()
             worker.drain()
             await serving
 
 
-async def _administered(client: Client) -> None:
+async def _administered(client: Client, text: str) -> None:
     """Make tokens, and tenants with quotas."""
     await client.tokens.create("viewer", tenant="*", name="grafana", expires_in_seconds=90 * 86_400)
     await client.tokens.create("worker", tenant="acme", name="mailer", queues=["mail", "billing-*"])
     await client.tokens.create("operator", tenant="default", name="anna@ops", expires_in_seconds=5 * 86_400)
-    await client.tokens.create("viewer", tenant="acme", name=ATTACK[:100])
+    await client.tokens.create("viewer", tenant="acme", name=text[:100] or "auditors")
     await client.tenants.configure("acme", unfinished_jobs=20, schedules=10, submits_per_second=500, weight=3)
     await client.tenants.configure("umbrella", unfinished_jobs=4)
     for tenant, count in (("acme", 17), ("umbrella", 4)):
         await client.submit_many([{"name": "invoice", "tenant": tenant, "delay_seconds": 3_600}] * count)
 
 
-async def _submitted(client: Client) -> Mapping[str, str]:
+async def _submitted(client: Client, text: str) -> Mapping[str, str]:
     quick = {"backoff": "fixed", "base_seconds": 0.05}
     sent = [
         await client.submit("send_email", {"to": f"user{number}@example.org"}, queue="mail", tags=["welcome"])
@@ -115,7 +118,7 @@ async def _submitted(client: Client) -> Mapping[str, str]:
     ]
     failed = await client.submit(
         "charge_card",
-        {"order": 8127, "error": ATTACK},
+        {"order": 8127, "error": text},
         queue="billing",
         max_attempts=3,
         tags=["vip", "eu"],
@@ -125,7 +128,7 @@ async def _submitted(client: Client) -> Mapping[str, str]:
         await client.submit("charge_card", {"order": order}, queue="billing", max_attempts=1)
     running = await client.submit("monthly_report", {"month": "2026-10"}, queue="reports", priority="high")
     later = await client.submit(
-        "send_email", {"to": "later@example.org", "text": ATTACK}, queue="mail", delay_seconds=86_400
+        "send_email", {"to": "later@example.org", "text": text}, queue="mail", delay_seconds=86_400
     )
     waiting = await client.submit("resize_image", {"image": 12}, queue="images", depends_on=[sent[0].id])
     cancelled = await client.submit("resize_image", {"image": 13}, queue="images", delay_seconds=3_600)
@@ -140,7 +143,7 @@ async def _submitted(client: Client) -> Mapping[str, str]:
         "running": running.id,
         "later": later.id,
         "waiting": waiting.id,
-        "schedule": await _scheduled(client),
+        "schedule": await _scheduled(client, text),
         "workflow": await _flowing(client),
         "worker": next(each["name"] for each in await client.workers() if each["name"].startswith("worker-7f3a")),
         "group": groups_of([await client.get(failed.id)])[0].key,
@@ -162,15 +165,15 @@ async def _flowing(client: Client) -> str:
     return run.id
 
 
-async def _scheduled(client: Client) -> str:
+async def _scheduled(client: Client, text: str) -> str:
     """Save schedules, and return the id of one with a past."""
     saved = await client.schedules.save(
         "nightly-report",
-        {"name": "monthly_report", "queue": "nights", "payload": {"text": ATTACK}},
+        {"name": "monthly_report", "queue": "nights", "payload": {"text": text}},
         cron="30 2 * * *",
         timezone="Europe/Berlin",
         owner="reports@example.org",
-        description=f"The report of all sales. {ATTACK}",
+        description=f"The report of all sales. {text}",
         labels={"team": "shop"},
         calendar={"skip_dates": ["2035-03-26"]},
         parameters=[{"name": "region", "type": "choice", "choices": ["eu", "us"], "default": "eu"}],
@@ -179,8 +182,8 @@ async def _scheduled(client: Client) -> str:
     await client.schedules.backfill(saved.name, now - timedelta(days=12), now, patience_seconds=0.0)
     await client.schedules.save("sync-stock", {"name": "sync", "queue": "nights"}, every="15m")
     await client.schedules.save("newsletter", {"name": "mail", "queue": "nights"}, cron="0 9 * * mon-fri")
-    await client.schedules.pause("newsletter", reason=f"the list is cleaned {ATTACK}")
-    await client.queue("nights").pause(reason=f"the mail server moves {ATTACK}")
+    await client.schedules.pause("newsletter", reason=f"the list is cleaned {text}")
+    await client.queue("nights").pause(reason=f"the mail server moves {text}")
     return saved.id
 
 

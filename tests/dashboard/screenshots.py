@@ -32,7 +32,7 @@ async def take(directory: Path) -> None:
         token = cluster.token_file.read_text().strip()
         async with opened_browser() as browser, Client(*cluster.urls, token=token) as admin:
             site = Site(cluster, browser, admin)
-            async with played(cluster.urls, token) as ids:
+            async with played(cluster.urls, token, text="") as ids:
                 for path, name in PATHS.items():
                     await _picture(site, token, path.format(**ids), directory / f"{name}.png")
             await _picture(site, "", "/sign-in", directory / "sign-in.png")
