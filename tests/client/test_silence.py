@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -31,6 +32,16 @@ async def test_submit_to_a_silent_node_is_answered_by_another_and_stored_once() 
         await client.submit("b")  # the silent one is suspected, whatever others call it
         await client.cluster()
         assert cluster.nodes[0].seen.count(BATCH) == 1
+
+
+async def test_nodes_that_failed_before_are_asked_if_no_other_node_answers() -> None:
+    """After an outage of all nodes each is suspected until it is probed; meanwhile the one that answered falls silent."""
+    async with running_cluster(3) as cluster, client_of(cluster) as client, asyncio.timeout(WAIT_SECONDS):
+        for node in cluster.nodes[1:]:
+            client._connection.nodes.failed(node.url, time.monotonic())
+        cluster.nodes[0].is_silent = True
+        await client.submit("a")
+        assert (len(cluster.jobs), cluster.nodes[0].seen.count(BATCH)) == (1, 1)
 
 
 async def test_later_submits_do_not_wait_for_one_that_gets_no_answer() -> None:

@@ -164,7 +164,8 @@ class HedgedRequest:
         if not self._doubles:
             return await self._is_alive(latest)
         asked = [attempt.base for attempt in self._under_way.values()]
-        if len(asked) < ATTEMPTS_MAX and (other := nodes.another(asked)) is not None:
+        other = nodes.another(asked) or (nodes.last_resort(asked) if is_silence else None)
+        if len(asked) < ATTEMPTS_MAX and other is not None:
             if is_silence:
                 nodes.failed(latest, self._sender.clock.monotonic())
             self._ask(other)

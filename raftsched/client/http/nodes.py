@@ -155,6 +155,14 @@ class Nodes:
         order = (self.current, *self._after(self.current))
         return next((url for url in order if url not in asked and self._is_fine(url)), None)
 
+    def last_resort(self, asked: Collection[str]) -> str | None:
+        """Return a suspected node that is not in `asked`, for a request that no other node answers; None if there is none.
+
+        After an outage of all nodes each of them is suspected until its next probe.
+        """
+        order = (self.current, *self._after(self.current))
+        return next((url for url in order if url not in asked and self._known[url].takes_work), None)
+
     # -- probes -------------------------------------------------------------------------------------------------------
 
     def due(self, now: float) -> Sequence[str]:

@@ -93,7 +93,7 @@ def test_address_that_never_answered_is_probed_ever_less_often_and_gets_no_work(
     while now < 3600.0:
         known.follow(B)
         known.pass_over(A)
-        assert (known.current, known.another([A])) == (A, None)
+        assert (known.current, known.another([A]), known.last_resort([A])) == (A, None, None)
         for url in known.due(now):
             known.failed(url, now)
             probes += url == B
@@ -118,6 +118,8 @@ def test_next_node_to_ask_is_neither_suspected_nor_asked_already() -> None:
     assert known.another([A]) == B
     assert known.another([A, B]) == D
     assert known.another([A, B, D]) is None
+    assert known.last_resort([A, B, D]) == C
+    assert known.last_resort([A, B, C, D]) is None
 
 
 def test_nodes_that_follow_nobody_stay_with_what_they_were_given() -> None:
