@@ -34,6 +34,8 @@ class Asked(NamedTuple):
     fields: Fields
     op: int = 0
     """The number that its submission carries; 0 = none."""
+    request: str = ""
+    """The worker's own id of a request for leases, the same if it is sent again; "" = none."""
 
 
 class End(NamedTuple):
@@ -62,7 +64,7 @@ def asked(exchange: Exchange) -> list[Asked]:
         case "POST", ["leases"]:
             names = tuple(document.get("names") or ())
             fields = {"worker": document["worker"], "queues": tuple(document["queues"]), "names": names}
-            return [Asked("lease", fields)]
+            return [Asked("lease", fields, request=document.get("request_id", ""))]
         case "POST", ["leases", "heartbeat"]:
             return [Asked("heartbeat", _held(document["worker"], each)) for each in document["leases"]]
         case "POST", ["leases", "outcomes"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chaos.drills.history.exchanges import UNKNOWN, Asked, End, asked, ends
@@ -27,13 +28,15 @@ class RecordedPool(HttpPool):
         self._idle: list[int] = []
         self._process_count = 0
         self._used_ops: set[int] = set()
+        self._open: dict[str, _Call] = {}
+        """Requests that can be sent again, by the worker's own ids, until they are answered."""
         self._reports: Counter[int] = Counter()
         """Token -> how often its outcome was reported."""
 
     async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         operations = asked(exchange)
         node = self._node_ids.get(urlsplit(exchange.url).netloc, "")
-        calls = [self._invoked(operation, node) for operation in operations]
+        calls = [self._called(operation, node) for operation in operations]
         try:
             reply = await super().send(exchange, timeouts)
         except BaseException:
@@ -51,7 +54,17 @@ class RecordedPool(HttpPool):
         count = self._reports[operation.fields["token"]]
         return End(end.type, {name: value for name, value in end.fields.items() if name != "revision" or count == 1})
 
-    def _invoked(self, operation: Asked, node: str) -> tuple[int, int]:
+    def _called(self, operation: Asked, node: str) -> _Call:
+        """Record a call, unless it is a repetition of one that is not answered yet."""
+        call = self._open.get(operation.request) if operation.request else None
+        if call is None:
+            call = self._invoked(operation, node)
+            if operation.request:
+                self._open[operation.request] = call
+        call.under_way += 1
+        return call
+
+    def _invoked(self, operation: Asked, node: str) -> _Call:
         if self._idle:
             number = heapq.heappop(self._idle)
         else:
@@ -62,13 +75,44 @@ class RecordedPool(HttpPool):
         if operation.f == "outcome":
             self._reports[operation.fields["token"]] += 1
         self._recorder.invoke(self._process(number), op, operation.f, node=node, **operation.fields)
-        return number, op
+        return _Call(number, op, operation.request)
 
-    def _ended(self, calls: list[tuple[int, int]], found: list[End]) -> None:
-        for (number, op), end in zip(calls, found, strict=True):
-            self._recorder.reply(self._process(number), op, end.type, **end.fields)
-            if end.type != "info":
-                heapq.heappush(self._idle, number)
+    def _ended(self, calls: list[_Call], found: list[End]) -> None:
+        for call, end in zip(calls, found, strict=True):
+            call.under_way -= 1
+            if call.is_over(end):
+                self._recorder.reply(self._process(call.number), call.op, end.type, **end.fields)
+                self._open.pop(call.request, None)
+                if end.type != "info":
+                    heapq.heappush(self._idle, call.number)
 
     def _process(self, number: int) -> str:
         return f"{self._name}.{number}"
+
+
+@dataclass(slots=True)
+class _Call:
+    """An operation that was recorded, and the exchanges that ask for it."""
+
+    number: int
+    """Of its process."""
+    op: int
+    request: str
+    under_way: int = 0
+    is_unknown: bool = False
+    """An exchange ended without an answer, and may have taken effect."""
+    is_answered: bool = False
+
+    def is_over(self, end: End) -> bool:
+        """Whether the end of one exchange is that of the operation.
+
+        A request that can be sent again has no end as long as one of its exchanges may have taken effect; the first
+        success ends it.
+        """
+        if not self.request:
+            return True
+        self.is_unknown |= end.type == "info"
+        is_end = end.type == "ok" or not (self.is_unknown or self.under_way)
+        is_first = is_end and not self.is_answered
+        self.is_answered |= is_end
+        return is_first

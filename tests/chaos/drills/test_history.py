@@ -123,6 +123,32 @@ async def test_a_repeated_report_shows_no_revision_since_its_answer_is_that_of_t
     assert [(reply.type, reply.revision) for reply in replies] == [("ok", 5), ("ok", 0)]
 
 
+async def test_a_request_for_leases_that_is_sent_again_is_one_operation_until_it_is_answered(tmp_path: Path) -> None:
+    """The leases of the repetition may be those of a first request whose reply was lost."""
+    statuses = [503, 503, 200, 503]
+    codes = iter(["outcome_unknown", "not_leader", "", "not_leader"])
+
+    async def lease(_request: web.Request) -> web.Response:
+        return web.json_response({"leases": [], "code": next(codes)}, status=statuses.pop(0))
+
+    app = web.Application()
+    app.router.add_post("/api/v1/leases", lease)
+    recorder = Recorder(tmp_path / "history")
+    pool = RecordedPool(recorder, "worker", {})
+    async with TestServer(app) as server:
+        for request_id in ("a", "a", "a", "b"):
+            exchange = _post("/leases", {"worker": "w", "queues": ["q"], "request_id": request_id})
+            exchange.url = str(server.make_url("/api/v1/leases"))
+            await pool.send(exchange, Timeouts(connect_seconds=5.0, total_seconds=5.0))
+    await pool.close()
+    told = [
+        (type(event).__name__, event.op, getattr(event, "type", ""))
+        for event in recorder.events
+        if isinstance(event, Invoke | Reply)
+    ]
+    assert told == [("Invoke", 1, ""), ("Reply", 1, "ok"), ("Invoke", 2, ""), ("Reply", 2, "fail")]
+
+
 def test_refusals_are_definite_only_by_a_code_that_says_so() -> None:
     submit = asked(_post("/jobs", {"name": "a", "max_attempts": 5, "tags": ["op:17"]}))
     assert submit[0].op == 17
