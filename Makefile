@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-night drills-long backup-drill container-drill binary binary-demo clean
+.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-night drills-long backup-drill container-drill binary binary-demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -17,14 +17,18 @@ demo: $(READY) ## three nodes, real jobs, the leader killed half-way
 # In as many processes as there are cores, but few enough that the clusters of the acceptance tests have room.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist load
 
-test: $(READY) ## the tests for a day's work, real processes and kills included: under 5 minutes
+test: $(READY) programs ## the tests for a day's work, real processes and kills included: under 5 minutes
 	$(PYTEST) -m "not slow"
 
-test-fast: $(READY) ## of these, the ones that start no cluster
+test-fast: $(READY) programs ## of these, the ones that start no cluster
 	$(PYTEST) -m "not slow and not acceptance"
 
-test-all: $(READY) ## all tests, each held to the CPU budget of its tier
+test-all: $(READY) programs ## all tests, each held to the CPU budget of its tier
 	$(PYTEST) --cpu=check
+
+# Also on a fresh machine: browser, Docker and what else tests run beside Python.
+programs:
+	@bash .ci/packages
 
 TESTS ?=
 
