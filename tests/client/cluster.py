@@ -69,6 +69,11 @@ class StoredJob:
     """Lines of its latest attempt."""
     log_sequence: int = 0
 
+    def note_progress(self, progress: Any) -> None:
+        """Note what is news: a worker that can't know whether its report arrived sends it again."""
+        if self.progress[-1:] != [progress]:
+            self.progress.append(progress)
+
 
 @dataclass(slots=True)
 class Cluster:
@@ -200,7 +205,8 @@ class Cluster:
             )
             cancel = job.id in self.cancel_requested
             if valid:
-                job.progress += [lease["progress"]] if "progress" in lease else []
+                if "progress" in lease:
+                    job.note_progress(lease["progress"])
                 job.sign_count += lease.get("alive", False) or "progress" in lease
             states.append({"run_id": lease["run_id"], "valid": valid, "cancel_requested": cancel})
         return {"leases": states}
@@ -213,7 +219,7 @@ class Cluster:
         if what == "start":
             job.started_token = job.token
         elif what == "progress":
-            job.progress.append(document["progress"])
+            job.note_progress(document["progress"])
         elif document["sequence"] > job.log_sequence:
             job.log_sequence = document["sequence"]
             job.log += document["lines"]

@@ -92,6 +92,21 @@ async def test_sign_in_a_lost_heartbeat_goes_with_the_next(cluster: Cluster, wor
     assert job.progress == ["here"]
 
 
+async def test_progress_whose_heartbeat_has_no_answer_is_sent_again_before_the_outcome(
+    cluster: Cluster, worker: Worker
+) -> None:
+    cluster.faults[BEATS].extend([Fault.HANGS] * 3)
+
+    @worker.job("a")
+    async def work(ctx: Context, payload: object) -> None:
+        ctx.progress("here")
+        await cluster.until(lambda: BEATS in cluster.nodes[0].seen)
+
+    job = await cluster.add_job("a")
+    await run(cluster, worker, job)
+    assert job.progress == ["here"]
+
+
 async def test_handler_that_says_nothing_adds_nothing_to_its_requests(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def work(ctx: Context, payload: object) -> None:

@@ -75,8 +75,8 @@ class AttemptReports:
     """The reports of one attempt."""
 
     __slots__ = (
-        "_beaten", "_byte_count", "_hooks", "_is_log_ended", "_left_out_count", "_lines", "_lock", "_progress",
-        "_sequence", "fencing_token", "is_async", "is_closed", "job_id", "run_id", "sign_left_at", "workflow_id",
+        "_beaten", "_byte_count", "_hooks", "_is_log_ended", "_left_out_count", "_lines", "_lock", "_on_its_way",
+        "_progress", "_sequence", "fencing_token", "is_async", "is_closed", "job_id", "run_id", "sign_left_at", "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,8 @@ class AttemptReports:
         self._hooks = hooks
         self._lock = threading.Lock()
         self._progress: bytes | None = None
+        self._on_its_way: bytes | None = None
+        """Progress in a heartbeat that has no answer yet."""
         self._beaten = False
         self._lines: deque[str] = deque()
         self._byte_count = 0
@@ -166,8 +168,9 @@ class AttemptReports:
         return self._progress is not None or self._beaten
 
     def take_sign(self) -> Sign:
-        """Return what waits for the heartbeat, and clear it."""
+        """Return what waits for the heartbeat, and clear it; `put_back` or `forget_sign` must follow."""
         progress, beaten = self._progress, self._beaten
+        self._on_its_way = progress  # before it leaves its slot: the shipper, in another thread, must see it somewhere
         self._progress, self._beaten = None, False
         return Sign(UNSET if progress is None else msgspec.Raw(progress), beaten)
 
@@ -177,9 +180,22 @@ class AttemptReports:
             return
         if sign.progress is not UNSET and self._progress is None:
             self._progress = bytes(sign.progress)
+        self._on_its_way = None
         self._beaten |= sign.alive
 
+    def forget_sign(self) -> None:
+        """Forget the sign that was taken: it arrived, or it can't be sent."""
+        self._on_its_way = None
+
     # -- the shipper's side -------------------------------------------------------------------------------------------
+
+    @property
+    def last_progress(self) -> bytes | None:
+        """The latest progress if the cluster may not have it yet: it waits, or its heartbeat has no answer.
+
+        Such a heartbeat may come after the outcome, and is refused then.
+        """
+        return self._progress or self._on_its_way
 
     @property
     def has_lines(self) -> bool:
@@ -227,7 +243,7 @@ class AttemptReports:
         """Drop everything that waits, and all later reports."""
         self.is_closed = True
         self.end_log()
-        self._progress, self._beaten = None, False
+        self._progress, self._on_its_way, self._beaten = None, None, False
 
 
 def _line(line: str) -> str:

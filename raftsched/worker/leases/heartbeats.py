@@ -200,13 +200,16 @@ class Heartbeats:
         if states is None:
             error = reply.error if isinstance(reply, Failure) else OutcomeUnknown("the reply can't be read")
             is_too_large = isinstance(error, TooLarge)
-            if not (is_too_large and len(runs) == 1):  # otherwise its reports are lost, and the lease is not
+            if is_too_large and len(runs) == 1:
+                _forget(runs, signs)  # its reports are lost, and the lease is not
+            else:
                 _put_back(runs, signs)
             if is_too_large and (len(runs) > 1 or signs != [NO_SIGN]):
                 return await self._beat_in_parts(connection, runs, failure_count)
             if failure_count == 0:
                 _log.warning("heartbeat_failed", reason=str(error))
             return False
+        _forget(runs, signs)
         for run, state in zip(runs, states, strict=True):
             self._process_state(run, state, asked_at)
         return True
@@ -251,6 +254,12 @@ def _put_back(runs: Sequence[Run], signs: Sequence[Sign]) -> None:
     for run, sign in zip(runs, signs, strict=True):
         if run.reports is not None and sign is not NO_SIGN:
             run.reports.put_back(sign)
+
+
+def _forget(runs: Sequence[Run], signs: Sequence[Sign]) -> None:
+    for run, sign in zip(runs, signs, strict=True):
+        if run.reports is not None and sign is not NO_SIGN:
+            run.reports.forget_sign()
 
 
 def _sign_of(run: Run, now: float) -> Sign:

@@ -49,7 +49,7 @@ class LogShipper:
 
     def holds(self, reports: AttemptReports) -> bool:
         """Return whether something of `reports` is not at the cluster yet."""
-        return reports.has_lines or reports.has_sign or reports in self._shipping
+        return reports.has_lines or reports.last_progress is not None or reports in self._shipping
 
     async def flush(self, reports: AttemptReports) -> None:
         """Send the rest, progress included, as far as `flush_seconds` allow, and close `reports`."""
@@ -112,9 +112,8 @@ class LogShipper:
             reports.end_log()
 
     async def _send_progress(self, reports: AttemptReports) -> None:
-        progress = reports.take_sign().progress
-        if isinstance(progress, msgspec.Raw):
-            await self._post(reports, "progress", ProgressRequest(reports.fencing_token, progress))
+        if (progress := reports.last_progress) is not None:
+            await self._post(reports, "progress", ProgressRequest(reports.fencing_token, msgspec.Raw(progress)))
 
     async def _post(self, reports: AttemptReports, what: str, body: Any) -> bool:
         path = f"/runs/{quote(reports.run_id, safe='')}/{what}"
