@@ -34,6 +34,7 @@ from chaos.checkers.history.events import (
     Setup,
     Started,
 )
+from chaos.checkers.leases.terms import ends_of_belief
 from chaos.checkers.liveness import no_lease_outlives_its_term
 from chaos.checkers.model import CANCELLING, JobState, Move, explains
 from tests.chaos.histories import NODES, good_history, replay
@@ -68,6 +69,17 @@ def test_good_histories_hold_what_is_hard() -> None:
     assert {("expire", "timeout", "retrying"), ("expire", "cancelled", "cancelled"), ("purge", "", "purged")} <= ends
     assert {"not_found", "lease_lost", "already_finished", "cancelled", "idempotency_mismatch", "not_leader"} <= errors
     assert any(len({change.index for change in own}) < len(own) for h in histories for own in h.changes_of.values())
+
+
+def test_lease_of_a_job_with_a_timeout_ends_at_any_time_if_wall_clocks_are_off() -> None:
+    """Cluster time leaps when a majority of clocks was wrong, and the timeout is over at once."""
+    kept = History(good_history(3))
+    off = History([replace(kept.setup, epoch_ms=0), *(event for event in kept.events if event is not kept.setup)])
+    timeouts = [kept.timeouts[grant.job] for _, grant in kept.grants]
+    assert min(timeouts) == 0 < max(timeouts)
+    ends = list(zip(timeouts, ends_of_belief(kept), ends_of_belief(off), strict=True))
+    assert [(timeout, end, end_off) for timeout, end, end_off in ends if end_off != (0 if timeout else end)] == []
+    assert all(end for _, end, _ in ends)
 
 
 def test_properties_say_what_they_promise_and_where() -> None:

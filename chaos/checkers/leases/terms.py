@@ -115,6 +115,8 @@ def ends_of_belief(history: History) -> Iterator[int]:
         timeout_ms = history.timeouts.get(grant.job)
         if timeout_ms is None:
             end = 0  # nobody knows how it was submitted; it may have any timeout
+        elif timeout_ms and not history.setup.epoch_ms:
+            end = 0  # cluster time may leap by any amount, and end the attempt for its timeout
         elif timeout_ms:
             # Cluster time may run ahead by the error of two leaders' clocks.
             end = min(end, answer.operation.start + (timeout_ms - 2 * history.setup.clock_error_ms) * 1_000)
