@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -108,6 +108,17 @@ class Cipher:
         number = next(self._counts).to_bytes(_COUNT_BYTES, "big")
         head = self._head
         return head + number + self._encrypt(_NONCE_FILL + number, content, head + place)
+
+    def encrypt_all(self, place: bytes, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+        """Yield the content of each of `rows`, encrypted for the place that begins with `place` and ends with its key.
+
+        It is `encrypt`, written out: the calls are a third of its cost.
+        """
+        head, counts, encrypt = self._head, self._counts, self._encrypt
+        prefix = head + place
+        for key, content in rows:
+            number = next(counts).to_bytes(_COUNT_BYTES, "big")
+            yield head + number + encrypt(_NONCE_FILL + number, content, prefix + key)
 
     def decrypt(self, place: bytes, encrypted: bytes) -> bytes:
         """Return the content of bytes that were encrypted for `place`. Raises `DataUnreadable`, and `KeyMissing`."""

@@ -8,14 +8,12 @@ LMDB's cursor stays on the page.
 
 from __future__ import annotations
 
-from zlib import crc32
-
 import lmdb
 from lmdb import _Database as Database
 
-from raftsched.storage.store.port import Row, Table
-from raftsched.storage.store.row_codec import PLAIN_TABLES, RowCodec
-from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_seal
+from raftsched.storage.store.port import Table
+from raftsched.storage.store.row_codec import PLAIN_TABLES, RowCodec, sealed_rows
+from raftsched.storage.store.seals import SEAL_AT, Sums, read_seal
 
 
 class PendingRows:
@@ -34,7 +32,7 @@ class PendingRows:
     ) -> None:
         """Write all rows to LMDB, as `codec` stores them. Raises `lmdb.Error`, also if an inserted row exists already."""
         may_be_encrypted = codec.any_encrypted and table not in PLAIN_TABLES
-        encoded = codec.encode_all if may_be_encrypted else _sealed
+        encoded = codec.encode_all if may_be_encrypted else sealed_rows
         with txn.cursor(database) as cursor:
             if self.new:
                 rows = encoded(table, self.new, sums)
@@ -51,17 +49,3 @@ class PendingRows:
                         sums.of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2
                 cursor.putmulti(encoded(table, self.changed, sums))
                 self.changed.clear()
-
-
-def _sealed(table: Table, rows: dict[bytes, bytes], sums: Sums) -> list[Row]:
-    """Return the rows as they are stored, sorted by key, and add them to the table's sum."""
-    total = 0
-    seed = SEEDS[table]
-    found: list[Row] = []
-    for key in sorted(rows):
-        value = rows[key]
-        seal = crc32(value, crc32(key, seed | len(key)))  # `seal_of`, inlined: the call is half of its cost
-        total += seal * seal
-        found.append((key, value + pack_seal(seal)))
-    sums.of_tables[table] += total
-    return found
