@@ -60,6 +60,8 @@ class Known:
                 if of is None or not isinstance(value, str) or not value or (name == "name" and "id" in found):
                     continue
                 self._keep(of, tenant, value)
+                if tenant and of in _OPAQUE and name != "name":  # two tenants may choose the same name
+                    self.owners.setdefault(value, tenant)
                 if name == "run_id" and isinstance(found.get("fencing_token"), int):
                     self.fencing_tokens[value] = found["fencing_token"]
 
@@ -67,8 +69,6 @@ class Known:
         kept = self.ids[noun, tenant]
         kept.append(value)
         del kept[:-_KEPT_MAX]
-        if tenant and noun in _OPAQUE:
-            self.owners.setdefault(value, tenant)
 
     def some(self, noun: str, tenant: str, chance: random.Random) -> str | None:
         """Return an id; None if none is known."""
