@@ -194,25 +194,30 @@ class Connection:
         """
         base = self.nodes.current
         exchange = self.exchange(base, Request("GET", path, query=query, headers=headers))
-        timeouts = Timeouts(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
-        async with AsyncExitStack() as stack:
-            try:
-                reply = await stack.enter_async_context(self._opened().stream(exchange, timeouts))
-            except Broken as error:
-                yield self._broken(base, exchange, error)
+        async with self._streamed(base, exchange, silence_seconds) as reply:
+            if isinstance(reply, Failure):
+                yield reply
                 return
-            if reply.status == HTTPStatus.OK:
-                self.nodes.answered(base)
-                self._learn(reply.headers.get(_LEADER))
-                yield self._lines(base, exchange, reply)
-            else:
-                yield await self._refused(base, exchange, reply)
+            self.nodes.answered(base)
+            self._learn(reply.headers.get(_LEADER))
+            yield self._lines(base, exchange, reply)
 
     @asynccontextmanager
     async def download(self, path: str, *, silence_seconds: float) -> AsyncIterator[Download | Failure]:
         """Read a long reply of the current node; yield it, or the failure. Its parts raise `Unavailable`."""
         base = self.nodes.current
         exchange = self.exchange(base, Request("GET", path))
+        async with self._streamed(base, exchange, silence_seconds) as reply:
+            if isinstance(reply, Failure):
+                yield reply
+            else:
+                yield Download(_file_name(reply.headers), _size(reply.headers), self._parts(base, exchange, reply))
+
+    @asynccontextmanager
+    async def _streamed(
+        self, base: str, exchange: Exchange, silence_seconds: float
+    ) -> AsyncIterator[StreamedReply | Failure]:
+        """Send a request and yield its reply, whose body is still to come; or the failure, or the refusal."""
         timeouts = Timeouts(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
         async with AsyncExitStack() as stack:
             try:
@@ -220,10 +225,7 @@ class Connection:
             except Broken as error:
                 yield self._broken(base, exchange, error)
                 return
-            if reply.status == HTTPStatus.OK:
-                yield Download(_file_name(reply.headers), _size(reply.headers), self._parts(base, exchange, reply))
-            else:
-                yield await self._refused(base, exchange, reply)
+            yield reply if reply.status == HTTPStatus.OK else await self._refused(base, exchange, reply)
 
     async def _parts(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
         try:

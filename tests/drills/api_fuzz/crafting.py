@@ -27,6 +27,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 """What no request does, and why."""
 _OPAQUE: Final = frozenset({"jobs", "workflows", "runs", "tokens"})
 """Nouns that are named by ids that the server makes, never the same for two tenants."""
+_is_made_by_server: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.\d+)?|[0-9a-f]{16}").fullmatch
 _FIELDS: Final = {"job_id": "jobs", "run_id": "runs", "workflow_id": "workflows", "schedule_id": "schedules"}
 _KEPT_MAX: Final = 100
 _WAIT_SECONDS: Final = 0.1
@@ -60,7 +61,7 @@ class Known:
                 if of is None or not isinstance(value, str) or not value or (name == "name" and "id" in found):
                     continue
                 self._keep(of, tenant, value)
-                if tenant and of in _OPAQUE and name != "name":  # two tenants may choose the same name
+                if tenant and of in _OPAQUE and _is_made_by_server(value):  # bulk replies repeat what was asked for
                     self.owners.setdefault(value, tenant)
                 if name == "run_id" and isinstance(found.get("fencing_token"), int):
                     self.fencing_tokens[value] = found["fencing_token"]
