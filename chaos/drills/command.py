@@ -21,7 +21,7 @@ from chaos.drills.backends.namespaces import can_enter, enter
 from chaos.drills.backends.namespaces_backend import Namespaces
 from chaos.drills.backends.proxies import Proxies
 from chaos.drills.drill import Plan, Result, run
-from chaos.drills.faults import FAULTS, Fault, chosen
+from chaos.drills.faults import FAULTS, Fault, chosen, drawn
 from chaos.drills.report.table import closing_table, report_text
 from chaos.drills.report.timeline import timeline
 from chaos.drills.shims import compiler
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("faults", nargs="*", metavar="FAULT[:ROUNDS]", help="default: each fault once")
+    parser.add_argument("faults", nargs="*", metavar="FAULT[+FAULT][:ROUNDS]", help="default: each fault once")
     parser.add_argument("--list", action="store_true", help="list all faults, and which can be made here")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
@@ -118,7 +118,7 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault
     shutil.rmtree(out, ignore_errors=True)
     if asked.minutes:
         random = Random(asked.seed)
-        possible = [random.choice(possible) for _ in range(max(1, round(asked.minutes * 60 / _ROUND_SECONDS)))]
+        possible = [drawn(possible, random) for _ in range(max(1, round(asked.minutes * 60 / _ROUND_SECONDS)))]
     if asked.no_bounds:
         possible = [replace(fault, is_single=False) for fault in possible]
     groups = [possible[first : first + _ROUNDS_MAX] for first in range(0, len(possible), _ROUNDS_MAX)]

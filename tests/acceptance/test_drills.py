@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_killed_leader_and_a_cut_off_leader_break_no_promise(tmp_path: Path) -> None:
-    done = _drills("kill_leader", "isolate_leader", "--no-bounds", "--out", str(tmp_path / "report"))
+    done = _drills("kill_leader", "isolate_leader+slow_links", "--no-bounds", "--out", str(tmp_path / "report"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 rounds" in done.stdout
     assert "no violation" in done.stdout

@@ -105,14 +105,28 @@ class Network:
             ]
         self._nft(number, "\n".join(rules))
 
-    def lose_from(self, number: int, addresses: Sequence[str]) -> None:
-        """Drop all packets to a host from `addresses`, and no others to it."""
-        named = ", ".join(addresses)
-        self._nft(number, f"flush chain inet drill in\nadd rule inet drill in ip saddr {{ {named} }} drop")
+    def refuse(self, number: int, *, lost: Sequence[str], reset: Sequence[str] = ()) -> None:
+        """Drop what a host gets from `lost`, answer what it gets from `reset` with RST, and let all else pass."""
+        rules = ["flush chain inet drill in"]
+        if lost:
+            rules.append(f"add rule inet drill in ip saddr {{ {', '.join(lost)} }} drop")
+        if reset:
+            named = f"ip saddr {{ {', '.join(reset)} }}"
+            rules.append(f"add rule inet drill in {named} meta l4proto tcp reject with tcp reset")
+        self._nft(number, "\n".join(rules))
 
     def heal(self, number: int) -> None:
         """Drop nothing any more."""
         self._nft(number, "flush chain inet drill in\nflush chain inet drill out")
+
+    def namespace(self, number: int) -> Path:
+        return _NAMES / self._name(number)
+
+    def route(self, number: int, device: str, receivers: Sequence[str]) -> None:
+        """Let a host send what it sends to `receivers` by this device, and to nobody else."""
+        own = self.address(number)
+        lines = [f"route flush dev {device}", *(f"route add {each}/32 dev {device} src {own}" for each in receivers)]
+        _run("ip", "-n", self._name(number), "-batch", "-", given="\n".join(lines))
 
     def _add(self, number: int) -> None:
         name, hub = self._name(number), self._name("hub")

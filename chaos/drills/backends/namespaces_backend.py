@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from chaos.drills.backends.bad_links import BadLinks, can_be_bad
 from chaos.drills.backends.namespaces import Network
 from chaos.drills.backends.port import Backend, Need, Unfit
+from chaos.drills.backends.quality import Quality
 
 _SUBNET: Final = "10.93.9"
 _API: Final = 8400
 _RAFT: Final = 8401
+_RESET_SECONDS: Final = 0.25
+"""Longer than a heartbeat's interval: whoever sends within it gets RST."""
+_SEED: Final = 1
 
 
 class Namespaces(Backend):
@@ -22,7 +27,9 @@ class Namespaces(Backend):
 
     name = "namespaces"
     about = "network namespaces on a bridge; what is cut is dropped by nftables, Raft and API alike"
-    offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SMALL_DISK})
+    offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SMALL_DISK}) | (
+        {Need.SLOW_LINKS, Need.LOSSY_LINKS} if can_be_bad() else frozenset()
+    )
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = numbers
@@ -30,12 +37,17 @@ class Namespaces(Backend):
         self._network.join()
         self._lost: dict[int, set[int]] = defaultdict(set)
         """Receiver -> senders whose packets it drops."""
+        self._reset: dict[int, set[int]] = defaultdict(set)
+        """Receiver -> senders whose packets it answers with RST."""
+        self._writing = asyncio.Lock()
+        self._bad_links = BadLinks(self._network, numbers, _SEED)
 
     async def open(self) -> None:
         """Do nothing: all was made with the object, before any thread, since threads begin on the host of their maker."""
 
     async def close(self) -> None:
-        """Namespaces end with the last process inside."""
+        """End the switch; namespaces end with the last process inside."""
+        await asyncio.to_thread(self._bad_links.close)
 
     def config(self, number: int) -> str:  # noqa: ARG002  # all have the same
         head = f'insecure_peers = true\napi_listen = "0.0.0.0:{_API}"\n'
@@ -52,13 +64,33 @@ class Namespaces(Backend):
 
     async def cut(self, sender: int, receiver: int) -> None:
         self._lost[receiver].add(sender)
-        senders = [self._network.address(each) for each in sorted(self._lost[receiver])]
-        await asyncio.to_thread(self._network.lose_from, receiver, senders)
+        await self._refuse(receiver)
+
+    async def worsen(self, links: Mapping[tuple[int, int], Quality]) -> None:
+        await asyncio.to_thread(self._bad_links.worsen, links)
+
+    async def reset(self, one: int, other: int) -> None:
+        for receiver, sender in ((one, other), (other, one)):
+            self._reset[receiver].add(sender)
+            await self._refuse(receiver)
+        await asyncio.sleep(_RESET_SECONDS)
+        for receiver, sender in ((one, other), (other, one)):
+            self._reset[receiver].discard(sender)
+            await self._refuse(receiver)
 
     async def heal(self) -> None:
         for receiver in [each for each, senders in self._lost.items() if senders]:
             self._lost[receiver].clear()
-            await asyncio.to_thread(self._network.heal, receiver)
+            await self._refuse(receiver)
+        await asyncio.to_thread(self._bad_links.heal)
+
+    async def _refuse(self, receiver: int) -> None:
+        async with self._writing:  # two faults at once: the later rules must be written last
+            lost, reset = (
+                [self._network.address(each) for each in sorted(senders[receiver])]
+                for senders in (self._lost, self._reset)
+            )
+            await asyncio.to_thread(self._network.refuse, receiver, lost=lost, reset=reset)
 
     def mount_small(self, directory: Path, size_bytes: int) -> None:
         mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]

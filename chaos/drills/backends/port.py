@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
+
+from chaos.drills.backends.quality import Quality
 
 
 class Unfit(Exception):
@@ -16,6 +19,8 @@ class Need(Enum):
 
     PROCESSES = "signals to processes"
     LINKS = "links between nodes that can be cut in one direction"
+    SLOW_LINKS = "links between nodes with a delay, a limited bandwidth, and connections that can be reset"
+    LOSSY_LINKS = "links that lose, repeat and reorder packets: network namespaces, and /dev/net/tun"
     SMALL_DISK = "a disk of limited size for each node (a user namespace, or root)"
     SHIMS = "a C compiler, and LD_PRELOAD: Linux"
 
@@ -50,8 +55,14 @@ class Backend(Protocol):
     async def cut(self, sender: int, receiver: int) -> None:
         """Lose all that one node sends to another from now on."""
 
+    async def worsen(self, links: Mapping[tuple[int, int], Quality]) -> None:
+        """Let links, by (sender, receiver), be as bad as said from now on; others stay as they are."""
+
+    async def reset(self, one: int, other: int) -> None:
+        """Break all connections between two nodes: each end gets RST, at the latest when it sends."""
+
     async def heal(self) -> None:
-        """Cut nothing any more."""
+        """Cut nothing any more, and let all links be perfect."""
 
     def mount_small(self, directory: Path, size_bytes: int) -> None:
         """Put a disk of this size at `directory`; raises `Unfit`."""

@@ -2,45 +2,52 @@
 
 Each node's own configuration names the proxies as the Raft addresses of its peers, so each connection that one node
 opens to another goes through the proxy of that pair. A link that is cut keeps what it is given, as TCP would, and
-delivers it once it is healed; a connection that is opened meanwhile gets no further. The API of nodes is not behind
-proxies: nodes that are cut off from each other still pass requests on.
+delivers it once it is healed; a connection that is opened meanwhile gets no further. A bad link delays streams and limits
+their bandwidth; it can't lose packets. The API of nodes is not behind proxies: nodes that are cut off from each other
+still pass requests on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import socket
+import struct
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from chaos.drills.backends.port import Backend, Need, Unfit
+from chaos.drills.backends.quality import BACKLOG_SECONDS_MAX, Link, Quality
 from raftsched.cli.local.cluster import free_ports
 
 _HOST: Final = "127.0.0.1"
-_CHUNK_BYTES: Final = 64 * 1024
+_CHUNK_BYTES: Final = 16 * 1024
+_CHUNKS_MAX: Final = 256
+"""On their way in one direction of a connection; beyond that its sender is held back."""
+_RST_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER without a time."""
 
 
 class Proxies(Backend):
     name = "proxies"
     about = "processes on the loopback; a proxy for each link of Raft can be cut, the API between nodes can't"
-    offers = frozenset({Need.PROCESSES, Need.LINKS})
+    offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SLOW_LINKS})
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = numbers
         ports = iter(free_ports(2 * len(numbers)))
         self._api = {number: next(ports) for number in numbers}
         self._raft = {number: next(ports) for number in numbers}
-        self._open_links = {
-            (sender, receiver): asyncio.Event() for sender in numbers for receiver in numbers if sender != receiver
-        }
-        """By (sender, receiver): set while nothing is lost."""
+        self._ways = {(sender, receiver): _Way() for sender in numbers for receiver in numbers if sender != receiver}
+        """By (sender, receiver)."""
         self._servers: dict[tuple[int, int], asyncio.Server] = {}
         self._pumps: set[asyncio.Task[None]] = set()
+        self._random = Random(1)
 
     async def open(self) -> None:
-        for link, is_open in self._open_links.items():
-            is_open.set()
+        for link in self._ways:
             self._servers[link] = await asyncio.start_server(_Door(self, *link).enter, _HOST, 0)
 
     async def close(self) -> None:
@@ -69,11 +76,22 @@ class Proxies(Backend):
         return list(arguments)
 
     async def cut(self, sender: int, receiver: int) -> None:
-        self._open_links[sender, receiver].clear()
+        self._ways[sender, receiver].is_open.clear()
+
+    async def worsen(self, links: Mapping[tuple[int, int], Quality]) -> None:
+        for link, quality in links.items():
+            if quality.drops_packets:
+                raise Unfit("proxies lose no packets")
+            self._ways[link].link = Link(quality, self._random)
+
+    async def reset(self, one: int, other: int) -> None:
+        for link in ((one, other), (other, one)):
+            for connection in tuple(self._ways[link].connections):
+                _reset(connection)
 
     async def heal(self) -> None:
-        for is_open in self._open_links.values():
-            is_open.set()
+        for way in self._ways.values():
+            way.heal()
 
     def mount_small(self, directory: Path, size_bytes: int) -> None:
         raise Unfit(f"no disk of {size_bytes} bytes at {directory}: this backend has none")
@@ -83,14 +101,15 @@ class Proxies(Backend):
     async def carry(self, dialler: int, listener: int, near: _Ends) -> None:
         """Carry a connection that one node opened to another, until an end closes it."""
         reader, writer = near
-        there, back = self._open_links[dialler, listener], self._open_links[listener, dialler]
-        await there.wait()
-        await back.wait()  # a handshake needs both directions
+        there, back = self._ways[dialler, listener], self._ways[listener, dialler]
+        for way in (there, back):  # a handshake needs both directions
+            await way.crossed(0)
         try:
             far_reader, far_writer = await asyncio.open_connection(_HOST, self._raft[listener])
         except OSError:
             writer.transport.abort()
             return
+        there.connections |= {writer, far_writer}
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(_pump(reader, far_writer, there))
@@ -98,6 +117,7 @@ class Proxies(Backend):
         except* OSError:
             pass
         finally:
+            there.connections -= {writer, far_writer}
             writer.transport.abort()
             far_writer.transport.abort()
 
@@ -107,6 +127,41 @@ class Proxies(Backend):
 
 
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class _Way:
+    """One direction between two nodes."""
+
+    def __init__(self) -> None:
+        self.is_open: Final = asyncio.Event()
+        """Set while the way is not cut."""
+        self.connections: set[asyncio.StreamWriter] = set()
+        """Both ends of what its sender dialled."""
+        self.link = _PERFECT
+        self.heal()
+
+    def heal(self) -> None:
+        self.is_open.set()
+        self.link = _PERFECT
+
+    async def sent(self, size: int) -> float:
+        """Send so many bytes, once those before have left; return when they arrive."""
+        now = asyncio.get_running_loop().time()
+        if (backlog := self.link.backlog_seconds(now)) > BACKLOG_SECONDS_MAX:
+            await asyncio.sleep(backlog - BACKLOG_SECONDS_MAX)
+        return self.link.arrivals(size, asyncio.get_running_loop().time())[0]
+
+    async def arrived(self, at: float) -> None:
+        """Wait until a moment, and for as long as the way is cut."""
+        if (seconds := at - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(seconds)
+        await self.is_open.wait()
+
+    async def crossed(self, size: int) -> None:
+        await self.arrived(await self.sent(size))
+
+
+_PERFECT: Final = Link(Quality(), Random(0))
 
 
 class _Door:
@@ -126,11 +181,33 @@ class _Closed(OSError):
     """One end closed the connection."""
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
-    while data := await reader.read(_CHUNK_BYTES):
-        await is_open.wait()
-        writer.write(data)
-        await writer.drain()
-    with suppress(OSError):
-        writer.write_eof()
-    raise _Closed
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: _Way) -> None:
+    """Carry one direction of a connection; what is on its way does not hold back what follows."""
+    flying: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_MAX)
+
+    async def land() -> None:
+        while True:
+            at, data = await flying.get()
+            await way.arrived(at)
+            if not data:
+                break
+            writer.write(data)
+            await writer.drain()
+        with suppress(OSError):
+            writer.write_eof()
+        raise _Closed
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(land())
+        data = b"any"
+        while data:
+            data = await reader.read(_CHUNK_BYTES)
+            await flying.put((await way.sent(len(data)), data))
+
+
+def _reset(connection: asyncio.StreamWriter) -> None:
+    """Close a connection so that its peer gets RST, and so does the other end when its pumps end."""
+    end = connection.get_extra_info("socket")
+    if end is not None and end.fileno() >= 0:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_AT_CLOSE)
+    connection.transport.abort()

@@ -1,7 +1,7 @@
 """Faults of drills: each has a name, what it needs of a backend, and how it begins and heals."""
 
-from chaos.drills.faults.registry import FAULTS, Fault, Scene, chosen
+from chaos.drills.faults.registry import FAULTS, Fault, Scene, chosen, drawn
 
-from chaos.drills.faults import links, machines, processes  # isort: skip  # they register themselves
+from chaos.drills.faults import bad_links, links, machines, processes  # isort: skip  # they register themselves
 
-__all__ = ["FAULTS", "Fault", "Scene", "chosen", "links", "machines", "processes"]
+__all__ = ["FAULTS", "Fault", "Scene", "bad_links", "chosen", "drawn", "links", "machines", "processes"]

@@ -7,8 +7,8 @@ lies the time that it lasts. Its docstring is what `--list` tells.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
@@ -17,6 +17,8 @@ from chaos.drills.backends import Backend, Need
 from chaos.drills.nodes import Cluster, Node
 
 HOLD_SECONDS: Final = 6.0
+_AT_ONCE: Final = 0.2
+"""Part of the drawn rounds with two faults."""
 
 
 class Killable(Protocol):
@@ -45,16 +47,24 @@ class Scene:
         return await self.cluster.leader()
 
     async def followers(self) -> list[Node]:
-        """Return the other nodes, in any order."""
+        """Return all nodes but the leader, in any order."""
+        return (await self.leader_and_others())[1]
+
+    async def leader_and_others(self) -> tuple[Node, list[Node]]:
+        """Return the leader, and the other nodes in any order."""
         leader = await self.leader()
         others = [node for node in self.nodes if node is not leader]
         self.random.shuffle(others)
-        return others
+        return leader, others
 
-    async def cut(self, one: Node, other: Node) -> None:
-        """Cut two nodes off from each other."""
-        await self.deafen(one, other)
-        await self.deafen(other, one)
+    @asynccontextmanager
+    async def meanwhile(self, doing: Coroutine[None, None, None]) -> AsyncIterator[None]:
+        """Do something until the end; raises whatever ended it before."""
+        task = asyncio.create_task(doing)
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
     async def deafen(self, node: Node, sender: Node) -> None:
         """Lose what `sender` sends to `node`."""
@@ -102,16 +112,51 @@ def fault(
 
 
 def chosen(texts: Sequence[str]) -> list[Fault]:
-    """Return the faults that `NAME` and `NAME:ROUNDS` ask for, once for each round; raises ValueError naming the wrong."""
+    """Return the faults that `NAME`, `NAME:ROUNDS` and `NAME+NAME:ROUNDS` ask for, once for each round.
+
+    Raises ValueError naming the wrong one.
+    """
     wanted: list[Fault] = []
     for text in texts:
-        name, _, rounds = text.partition(":")
-        if name not in FAULTS:
-            raise ValueError(f"{text}: no such fault; `python -m chaos drills --list` names them")
+        names, _, rounds = text.partition(":")
+        for name in names.split("+"):
+            if name not in FAULTS:
+                raise ValueError(f"{text}: no such fault; `python -m chaos drills --list` names them")
         if rounds and not (rounds.isascii() and rounds.isdigit() and int(rounds)):
-            raise ValueError(f"{text}: write {name}:ROUNDS with a number from 1 on")
-        wanted += [FAULTS[name]] * int(rounds or 1)
+            raise ValueError(f"{text}: write {names}:ROUNDS with a number from 1 on")
+        wanted += [at_once([FAULTS[name] for name in names.split("+")])] * int(rounds or 1)
     return wanted
+
+
+def at_once(faults: Sequence[Fault]) -> Fault:
+    """Return the fault that is all of these: they strike one after the other, and heal in the opposite order.
+
+    More than a minority may have it, so no time is judged.
+    """
+    if len(faults) == 1:
+        return faults[0]
+
+    @asynccontextmanager
+    async def strike(scene: Scene) -> AsyncIterator[str]:
+        async with AsyncExitStack() as struck:
+            yield " ".join([await struck.enter_async_context(each.strike(scene)) for each in faults])
+
+    return Fault(
+        name="+".join(each.name for each in faults),
+        strike=strike,
+        needs=frozenset().union(*(each.needs for each in faults)),
+        about="; ".join(each.about for each in faults),
+        hold_seconds=max(each.hold_seconds for each in faults),
+        nodes_min=max(each.nodes_min for each in faults),
+        is_single=False,
+    )
+
+
+def drawn(faults: Sequence[Fault], random: Random) -> Fault:
+    """Return one of these, or sometimes two of a minority each at once."""
+    first, second = random.choice(faults), random.choice(faults)
+    fits = first.is_single and second.is_single and first is not second
+    return at_once([first, second]) if fits and random.random() < _AT_ONCE else first
 
 
 async def again_and_again(step: Callable[[], AsyncIterator[float]]) -> None:

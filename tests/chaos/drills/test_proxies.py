@@ -7,6 +7,9 @@ import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
+from chaos.drills.backends import Quality, Unfit
 from chaos.drills.backends.proxies import Proxies
 
 _SECONDS = 5.0
@@ -62,5 +65,43 @@ async def test_a_link_that_is_cut_in_either_direction_delivers_once_it_is_healed
             assert await _arrives(late_reader, b"3", seconds=_SECONDS)
             for each in (writer, late_writer):
                 each.close()
+    finally:
+        await proxies.close()
+
+
+async def test_a_bad_link_delays_and_narrows_a_stream_and_is_refused_if_it_is_to_lose_packets() -> None:
+    proxies = Proxies((1, 2))
+    await proxies.open()
+    try:
+        async with _echo(proxies):
+            reader, writer = await asyncio.open_connection(*_raft(proxies, 1, 2))
+            clock = asyncio.get_running_loop().time
+            for quality, data in ((Quality(delay_ms=300), b"1"), (Quality(bytes_per_second=100_000), bytes(60_000))):
+                await proxies.worsen({(1, 2): quality})
+                began = clock()
+                writer.write(data)
+                assert await _arrives(reader, data, seconds=_SECONDS)
+                assert clock() - began >= _NOT_WITHIN
+                await proxies.heal()
+            with pytest.raises(Unfit, match="lose no packets"):
+                await proxies.worsen({(1, 2): Quality(lost=0.1)})
+            writer.close()
+    finally:
+        await proxies.close()
+
+
+async def test_a_reset_breaks_connections_that_either_node_dialled_and_no_new_ones() -> None:
+    proxies = Proxies((1, 2))
+    await proxies.open()
+    try:
+        async with _echo(proxies):
+            for one, other in ((1, 2), (2, 1)):
+                reader, writer = await asyncio.open_connection(*_raft(proxies, 1, 2))
+                writer.write(b"1")
+                assert await _arrives(reader, b"1", seconds=_SECONDS)
+                await proxies.reset(one, other)
+                with pytest.raises(ConnectionResetError):
+                    await asyncio.wait_for(reader.read(1), _SECONDS)
+                writer.close()
     finally:
         await proxies.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import pytest
@@ -45,8 +46,10 @@ def test_the_wait_of_the_sdk_counts_calls_that_have_not_ended_and_none_that_ende
 
 def test_faults_are_chosen_by_name_and_rounds_and_others_are_refused_by_name() -> None:
     assert [fault.name for fault in chosen(["ring", "kill_all:2"])] == ["ring", "kill_all", "kill_all"]
-    for wrong in ("rings", "ring:0", "ring:x", "ring:-1"):
-        with pytest.raises(ValueError, match=f"^{wrong}: "):
+    (pair,) = chosen(["kill_leader+ring"])
+    assert (pair.needs, pair.nodes_min, pair.is_single) == (FAULTS["ring"].needs, 5, False)
+    for wrong in ("rings", "ring+rings", "ring+", "ring:0", "ring:x", "ring:-1"):
+        with pytest.raises(ValueError, match=f"^{re.escape(wrong)}: "):
             chosen([wrong])
     assert [fault.name for fault in FAULTS.values() if not fault.about] == []
 
