@@ -39,6 +39,10 @@ class Plan:
     """Of the history and the logs."""
     entry: Sequence[str] = NODE
     """The module that nodes run."""
+    configuration: str = ""
+    """Lines of all nodes' configuration, beside those that every drill has."""
+    hosts: Sequence[Sequence[str]] = ()
+    """As `Load` has them."""
 
 
 @dataclass(slots=True)
@@ -98,7 +102,7 @@ def _nodes(plan: Plan, backend: Backend) -> list[Node]:
     nodes = []
     for number in range(1, plan.node_count + 1):
         of_node = shims.of_node(plan.out, f"n{number}") if shims is not None else None
-        node = Node(number, backend, plan.out, of_node, plan.entry)
+        node = Node(number, backend, plan.out, of_node, plan.entry, configuration=plan.configuration)
         if Need.SMALL_DISK in needs:
             backend.mount_small(node.disk, _SMALL_DISK_BYTES)
         nodes.append(node)
@@ -113,8 +117,8 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
         raise TimeoutError(f"the cluster did not start: {missing}; see {plan.out}/n*.log")
     watch = ReadinessWatch(cluster, recorder)
     result.sights = watch.sights
-    load = Load(cluster.nodes, plan.out, recorder, scene.random)
-    scene.workers = load.workers
+    load = Load(cluster.nodes, plan.out, recorder, scene.random, plan.hosts)
+    scene.workers, scene.crowds = load.workers, load.crowds
     try:
         load.start()
         await asyncio.sleep(1.0)

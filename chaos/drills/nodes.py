@@ -32,7 +32,14 @@ class Node:
     """One node; it can be killed, paused and started again over the same data."""
 
     def __init__(
-        self, number: int, backend: Backend, directory: Path, shims: NodeShims | None, entry: Sequence[str]
+        self,
+        number: int,
+        backend: Backend,
+        directory: Path,
+        shims: NodeShims | None,
+        entry: Sequence[str],
+        *,
+        configuration: str = "",
     ) -> None:
         self.number: Final = number
         self.id: Final = f"n{number}"
@@ -48,7 +55,7 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
         self.is_paused = False
         self.disk.mkdir()
-        self._config.write_text(_SETTINGS + backend.config(number))
+        self._config.write_text(_SETTINGS + configuration + backend.config(number))
 
     @property
     def is_running(self) -> bool:

@@ -15,6 +15,7 @@ from chaos.drills.backends.port import Unfit
 from chaos.drills.backends.quality import Quality
 from chaos.drills.backends.switch import DEVICE, READY, TUN
 
+Qualities = Mapping[tuple[int, int], Quality]
 _ROOT: Final = Path(__file__).parents[3]
 _STOP_SECONDS: Final = 5.0
 
@@ -25,31 +26,37 @@ def can_be_bad() -> bool:
 
 
 class BadLinks:
-    """The switch of a network; it runs from the first bad link on, until `close`."""
+    """The switch of a network; it runs from the first bad link on, until `close`. `usual` links are never better."""
 
-    def __init__(self, network: Network, numbers: Sequence[int], seed: int) -> None:
+    def __init__(self, network: Network, numbers: Sequence[int], seed: int, usual: Qualities) -> None:
         self._network = network
         self._numbers = numbers
         self._seed = seed
+        self._usual = usual
         self._qualities: dict[tuple[int, int], Quality] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
-    def worsen(self, qualities: Mapping[tuple[int, int], Quality]) -> None:
+    def worsen(self, qualities: Qualities) -> None:
         """Let these links, by (sender, receiver), be as bad as said; others stay as they are."""
         process = self._process or self._start()
-        self._qualities |= qualities
-        for (sender, receiver), quality in qualities.items():
+        changed = {link: quality for link, quality in qualities.items() if self._qualities.get(link) != quality}
+        self._qualities |= changed
+        for (sender, receiver), quality in changed.items():
             self._order(process, sender, receiver, asdict(quality))
-        self._route({sender for sender, _ in qualities})
+        self._route({sender for sender, _ in changed})
 
     def heal(self) -> None:
-        """Let all links be perfect; what is on its way arrives when it would have."""
-        senders = {sender for sender, _ in self._qualities}
-        self._qualities.clear()
-        self._route(senders)
+        """Let all links be as usual; what is on its way arrives when it would have."""
+        better = self._qualities.keys() - self._usual.keys()
+        for link in better:
+            del self._qualities[link]
+        self._route({sender for sender, _ in better})
+        if self._usual:
+            self.worsen(self._usual)
 
     def close(self) -> None:
         process, self._process = self._process, None
+        self._qualities.clear()
         if process is None:
             return
         assert process.stdin is not None

@@ -23,7 +23,10 @@ _SEED: Final = 1
 
 
 class Namespaces(Backend):
-    """The caller is inside the namespaces (`namespaces.enter`) when it makes one."""
+    """The caller is inside the namespaces (`namespaces.enter`) when it makes one.
+
+    `users` are the numbers of more hosts, without nodes. Links of `usual` are that bad at any time.
+    """
 
     name = "namespaces"
     about = "network namespaces on a bridge; what is cut is dropped by nftables, Raft and API alike"
@@ -31,19 +34,26 @@ class Namespaces(Backend):
         {Need.SLOW_LINKS, Need.LOSSY_LINKS} if can_be_bad() else frozenset()
     )
 
-    def __init__(self, numbers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        users: Sequence[int] = (),
+        usual: Mapping[tuple[int, int], Quality] | None = None,
+    ) -> None:
+        hosts = (*numbers, *users)
         self._numbers = numbers
-        self._network = Network(_SUBNET, numbers)
+        self._network = Network(_SUBNET, hosts)
         self._network.join()
         self._lost: dict[int, set[int]] = defaultdict(set)
         """Receiver -> senders whose packets it drops."""
         self._reset: dict[int, set[int]] = defaultdict(set)
         """Receiver -> senders whose packets it answers with RST."""
         self._writing = asyncio.Lock()
-        self._bad_links = BadLinks(self._network, numbers, _SEED)
+        self._bad_links = BadLinks(self._network, hosts, _SEED, usual or {})
 
     async def open(self) -> None:
-        """Do nothing: all was made with the object, before any thread, since threads begin on the host of their maker."""
+        """Make the usual links; all else was made before any thread, since threads begin on the host of their maker."""
+        await asyncio.to_thread(self._bad_links.heal)
 
     async def close(self) -> None:
         """End the switch; namespaces end with the last process inside."""

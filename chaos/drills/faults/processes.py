@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
 from chaos.drills.faults.registry import Scene, fault
 
 _HEALTHY_SECONDS: Final = 60.0
+_CROWDED_SECONDS: Final = 4.0
+"""Time for a crowd to start and to connect."""
 
 
 @fault()
@@ -45,6 +48,20 @@ async def pause_leader(scene: Scene) -> AsyncIterator[str]:
     leader.pause()
     yield leader.id
     leader.resume()
+
+
+@fault(hold_seconds=10.0)
+async def herd(scene: Scene) -> AsyncIterator[str]:
+    """Let a hundred more clients submit, kill the leader among them, and start it again at the end."""
+    for crowd in scene.crowds:
+        crowd.start()
+    await asyncio.sleep(_CROWDED_SECONDS)
+    leader = await scene.leader()
+    leader.kill()
+    yield leader.id
+    leader.start()
+    for crowd in scene.crowds:
+        await asyncio.to_thread(crowd.stop)
 
 
 @fault(hold_seconds=0.5)

@@ -22,12 +22,14 @@ _AT_ONCE: Final = 0.2
 
 
 class Killable(Protocol):
-    """A worker process."""
+    """A process of the load."""
 
     @property
     def name(self) -> str: ...
-    def kill(self) -> None: ...
     def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def stop(self) -> None:
+        """Ask it to stop, and wait."""
 
 
 @dataclass(slots=True)
@@ -38,6 +40,8 @@ class Scene:
     backend: Backend
     random: Random
     workers: Sequence[Killable]
+    crowds: Sequence[Killable] = ()
+    """Clients by the dozen; a fault starts and stops them."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:

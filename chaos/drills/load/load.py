@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -14,23 +15,40 @@ from chaos.drills.history.recorder import Recorder, merged
 from chaos.drills.load.asking import Asker
 from chaos.drills.load.processes import LoadProcess
 from chaos.drills.load.raw_worker import RawWorker
+from chaos.drills.load.sdk_client import PROCESS as SDK_CLIENT
 from chaos.drills.load.users import QUEUES, JobsKnown, User, document_of
 from chaos.drills.nodes import Node
 
 _RAW_WORKERS: Final = 3
-_SDK_WORKERS: Final = 2
+_HERD: Final = "100 1 0.5"
+"""As `chaos.drills.load.crowd` has it: a hundred clients."""
+_FLAT_OUT: Final = "1 40 0"
+"""The same for each of several hosts: users who wait for nothing but their answers."""
 _LIVES_MAX: Final = 1000
 """Of one process; each has a range of operation numbers."""
 _UNFINISHED: Final = ("queued", "running", "retrying", "scheduled", "cancelling")
 _OK: Final = 200
 _PAUSE_SECONDS: Final = 0.3
 PROBE_SECONDS_MAX: Final = 10.0
+SDK_WORKER: Final = "sdk-worker"
+CROWD: Final = "crowd"
 
 
 class Load:
-    """A user for each node, raw workers, one process with a `Client`, and processes with a `Worker`."""
+    """A user for each node, raw workers, processes with a `Client` and with a `Worker`, and a crowd that waits.
 
-    def __init__(self, nodes: Sequence[Node], directory: Path, recorder: Recorder, random: Random) -> None:
+    `hosts` begin the command lines of other hosts, with a client and a worker each. Without any these are on the harness's
+    own, one client and two workers.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        directory: Path,
+        recorder: Recorder,
+        random: Random,
+        hosts: Sequence[Sequence[str]] = (),
+    ) -> None:
         self._nodes = nodes
         self._recorder = recorder
         self._random = random
@@ -38,20 +56,22 @@ class Load:
         self._askers = {name: self._asker(name) for name in self._names()}
         self._users = [User(self._askers[f"user-{node.id}"], node, known) for node in nodes]
         self._raw_workers = [RawWorker(self._askers[f"raw-{number}"]) for number in range(_RAW_WORKERS)]
-        self.client = LoadProcess(
-            "chaos.drills.load.sdk_client", "sdk-client", nodes, directory, recorder, numbers=range(1, _LIVES_MAX)
-        )
-        self.workers = [
-            LoadProcess(
-                "chaos.drills.load.sdk_worker",
-                f"sdk-worker-{number}",
-                nodes,
-                directory,
-                recorder,
-                numbers=range(number * _LIVES_MAX, (number + 1) * _LIVES_MAX),
-            )
-            for number in range(1, _SDK_WORKERS + 1)
+        numbers = count()
+
+        def process(kind: str, name: str, host: Sequence[str] = (), **settings: str) -> LoadProcess:
+            number = next(numbers)
+            lives = range(number * _LIVES_MAX + 1, (number + 1) * _LIVES_MAX)
+            module = f"chaos.drills.load.{kind}"
+            return LoadProcess(module, name, nodes, directory, recorder, numbers=lives, settings=settings, host=host)
+
+        self.clients = [process("sdk_client", name, host) for name, host in _named(SDK_CLIENT, hosts, 1)]
+        self.workers = [process("sdk_worker", name, host) for name, host in _named(SDK_WORKER, hosts, 2)]
+        self.crowds = [
+            process("crowd", name, host, DRILL_CROWD=_FLAT_OUT if hosts else _HERD)
+            for name, host in _named(CROWD, hosts, 1)
         ]
+        """Not started by themselves."""
+        self._processes = (*self.clients, *self.workers, *self.crowds)
         self._using: list[asyncio.Task[None]] = []
         self._working: list[asyncio.Task[None]] = []
 
@@ -66,7 +86,7 @@ class Load:
         return Asker(self._recorder, name, self._nodes, Random(f"{name} {self._random.random()}"))
 
     def start(self) -> None:
-        for process in (self.client, *self.workers):
+        for process in (*self.clients, *self.workers):
             process.start()
         self._using = [asyncio.create_task(user.live()) for user in self._users]
         self._working = [asyncio.create_task(worker.live()) for worker in self._raw_workers]
@@ -99,7 +119,9 @@ class Load:
         for raw_worker in self._raw_workers:
             raw_worker.calm()
         await _cancelled(self._using)
-        await asyncio.to_thread(self.client.stop)
+        for client in self.clients:
+            client.ask_to_stop()
+        await asyncio.gather(*(asyncio.to_thread(client.stop) for client in self.clients))
         deadline = time.monotonic() + seconds
         while (left := await self._unfinished()) and time.monotonic() < deadline:
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -122,13 +144,18 @@ class Load:
     async def close(self) -> None:
         """End everything at once, if it has not ended yet."""
         await _cancelled([*self._using, *self._working])
-        for process in (self.client, *self.workers):
+        for process in self._processes:
             process.kill()
         for asker in self._askers.values():
             await asker.close()
 
     def events_of_processes(self) -> list[AnyEvent]:
-        return merged(path for process in (self.client, *self.workers) for path in process.histories)
+        return merged(path for process in self._processes for path in process.histories)
+
+
+def _named(kind: str, hosts: Sequence[Sequence[str]], count_at_home: int) -> list[tuple[str, Sequence[str]]]:
+    """Return (name, beginning of its command line) of each process of a kind."""
+    return [(f"{kind}-{number}", host) for number, host in enumerate(hosts or [()] * count_at_home, start=1)]
 
 
 async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Processes of the load, on the harness's own host."""
+"""Processes of the load, on the harness's own host or another one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,18 @@ class LoadProcess:
     """A process that runs `module` against `nodes`; each of its lives records to a file of its own."""
 
     def __init__(
-        self, module: str, name: str, nodes: Sequence[Node], directory: Path, recorder: Recorder, *, numbers: range
+        self,
+        module: str,
+        name: str,
+        nodes: Sequence[Node],
+        directory: Path,
+        recorder: Recorder,
+        *,
+        numbers: range,
+        settings: Mapping[str, str] | None = None,
+        host: Sequence[str] = (),
     ) -> None:
+        """Make a process with `settings` in its environment; `host` begins command lines that run on its host."""
         self.name: Final = name
         self.histories: Final[list[Path]] = []
         self._module = module
@@ -31,6 +41,8 @@ class LoadProcess:
         self._directory = directory
         self._recorder = recorder
         self._numbers = iter(numbers)
+        self._settings = settings or {}
+        self._host = host
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -42,10 +54,11 @@ class LoadProcess:
             "RAFTSCHED_URL": " ".join(node.url for node in self._nodes),
             "DRILL_NODE_IDS": json.dumps({node.api: node.id for node in self._nodes}),
             "DRILL_WORKER": self.name,
+            **self._settings,
         }
         with (self._directory / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
+                [*self._host, sys.executable, "-m", self._module],
                 env=os.environ | settings,
                 cwd=_ROOT,
                 stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -25,9 +26,10 @@ PROCESS: Final = "sdk-client"
 _PAUSE_SECONDS: Final = 0.15
 
 
-async def _submit(client: Client, recorder: Recorder) -> None:
+async def submit(client: Client, recorder: Recorder, name: str, queues: Sequence[str] = QUEUES) -> None:
+    """Submit a job to one of `queues`, recorded as the call of `name`."""
     op = recorder.new_op()
-    process, key, queue = f"{PROCESS}.{op}", f"{PROCESS}-{op}", QUEUES[op % len(QUEUES)]
+    process, key, queue = f"{name}.{op}", f"{name}-{op}", queues[op % len(queues)]
     options = {"name": queue, "payload": {"n": op}, "queue": queue, "max_attempts": 5, "tags": [f"{OP_TAG}{op}"]}
     body = fingerprint_of(msgspec.json.decode(JobSpec(**options).encoded())).hex()  # type: ignore[arg-type]
     recorder.invoke(process, op, "submit", tenant=TENANT, key=key, body=body, max_attempts=5)
@@ -47,7 +49,7 @@ async def _live() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     async with Client(*os.environ["RAFTSCHED_URL"].split()) as client, asyncio.TaskGroup() as calls:
         while not ended.is_set():
-            calls.create_task(_submit(client, recorder))
+            calls.create_task(submit(client, recorder, os.environ["DRILL_WORKER"]))
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
