@@ -187,8 +187,9 @@ class Client:
     async def _submit(self, spec: JobSpec) -> Job:
         if self._submitter.is_full:
             await self._submitter.wait_for_capacity()
-        attributes = {"messaging.destination.name": spec.queue or spec.name}
-        with span(f"submit {spec.name}", "PRODUCER", attributes=attributes):
+        name = spec.name or ("http" if spec.http else "shell")
+        attributes = {"messaging.destination.name": spec.queue or name}
+        with span(f"submit {name}", "PRODUCER", attributes=attributes):
             accepted = await self._submitter.submit(self._encoded(spec))
         return Job(self._calls, accepted.job_id, duplicate=accepted.is_duplicate)
 

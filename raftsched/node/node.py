@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
-from raftsched import limits, logs
+from raftsched import limits, logs, tracing
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
 from raftsched.api.app import create_app, create_runner
@@ -63,6 +64,7 @@ from raftsched.node.preflight import cluster_secret, keys_of, require_protected_
 from raftsched.node.reencryption import Reencryption
 from raftsched.node.service_manager import READY, STOPPING, notify
 from raftsched.node.shutdown import Shutdown
+from raftsched.node.spans import JobSpans
 from raftsched.node.state_watch import watch_state
 from raftsched.node.status import StatusReader
 from raftsched.node.unique_keys import keyed
@@ -112,6 +114,7 @@ class Node:
         self._space = ClusterSpace(self.node_id, clock, self._free_space.look)
         self._leader_settings = LeaderSettings()
         self._leadership: Leadership | None = None
+        self._spans = JobSpans(time.time_ns) if tracing.is_set_up() else None
         self._terms: set[asyncio.Task[None]] = set()
         self._executor_token: Callable[[], str] = str
         """Returns the token of this node's executors; "" = they need none."""
@@ -507,7 +510,11 @@ class Node:
 
     def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
         """Propose grants for workers and the leader's own operations: never refused because the disks are nearly full."""
-        return self._proposer.propose(operation)
+        return self._traced(operation)
+
+    def _traced(self, operation: Operation) -> asyncio.Future[Result]:
+        proposal = self._proposer.propose(operation)
+        return proposal if self._spans is None else self._spans.follow(operation, proposal)
 
     def leadership(self) -> Leadership:
         self._replica.check_fresh()
@@ -520,7 +527,7 @@ class Node:
             refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
             refused.set_exception(StorageFull(self._space.refusal))
             return refused
-        return self._proposer.propose(keyed(operation, self._machine.state))
+        return self._traced(keyed(operation, self._machine.state))
 
     def new_job_id(self) -> JobId:
         return self._ids.next(self.now_ms())

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from raftsched.client import BlockingClient, Client
@@ -16,19 +14,16 @@ from raftsched.tracing import current_traceparent
 from raftsched.worker import Context, Worker
 from tests.client.cluster import QUICK, WAIT_SECONDS
 from tests.client.real import RealNode, real_node
+from tests.spans import by_name, recorded_spans, traceparent_of
 from tests.worker.conftest import SETTINGS, serving
 
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """The spans that were recorded; the set-up is this test's, not the process's."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    yield exporter
-    provider.shutdown()
+def spans() -> Iterator[InMemorySpanExporter]:
+    with recorded_spans() as exporter:
+        yield exporter
 
 
 @pytest.fixture
@@ -50,16 +45,6 @@ def worker(node: RealNode) -> Worker:
         return [ctx.traceparent, current_traceparent()]
 
     return made
-
-
-def traceparent_of(span: ReadableSpan) -> str:
-    context = span.get_span_context()
-    assert context is not None
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-
-
-def by_name(spans: InMemorySpanExporter) -> Mapping[str, ReadableSpan]:
-    return {span.name: span for span in spans.get_finished_spans()}
 
 
 @pytest.mark.parametrize("name", ["coroutine", "thread"])

@@ -13,7 +13,7 @@ import structlog
 import uvloop
 
 from raftsched import config as settings
-from raftsched import logs
+from raftsched import logs, trace_export
 from raftsched.cli.local.children import until_stdin_ends_option
 from raftsched.cli.terminal.output import reports_errors
 from raftsched.errors import RaftschedError
@@ -78,14 +78,15 @@ def _run(runner: asyncio.Runner, read: settings.ReadConfig, shutdown: Shutdown, 
     # and block everything for tens of milliseconds.
     gc.collect()
     gc.freeze()
-    node = Node(
-        read.config,
-        clock=SystemClock(),
-        randomness=system_randomness(),
-        shutdown=shutdown,
-        read_settings=lambda: settings.read(path),
-    )
     try:
+        trace_export.set_up("raftsched", read.config.node_id)
+        node = Node(
+            read.config,
+            clock=SystemClock(),
+            randomness=system_randomness(),
+            shutdown=shutdown,
+            read_settings=lambda: settings.read(path),
+        )
         runner.run(node.run())
     except (RaftschedError, OSError) as error:
         code = error.code if isinstance(error, RaftschedError) else "os_error"
@@ -94,4 +95,6 @@ def _run(runner: asyncio.Runner, read: settings.ReadConfig, shutdown: Shutdown, 
     except Exception:
         log.critical("node_failed", error="a bug of raftsched; please report it", exc_info=True)
         return EXIT_FAULT
+    finally:
+        trace_export.flush()
     return 0

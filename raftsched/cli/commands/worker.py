@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from raftsched import logs
+from raftsched import logs, trace_export
 from raftsched.cli.commands.email_options import email_executor, email_options
 from raftsched.cli.commands.http_options import HTTP_CONCURRENCY, http_executor, http_options
 from raftsched.cli.commands.shell_options import shell_executor, shell_options
@@ -96,6 +96,8 @@ def worker_command(
     The first SIGTERM lets running jobs finish; a second signal ends the worker at once.
     """
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
+    if app is None:  # an app sets up its own
+        trace_export.set_up("raftsched-executor")
     commands = shell_executor(
         shell=shell, allow=allow, allow_any=allow_any, env=env, secrets_dir=secrets_dir, urls=urls
     )

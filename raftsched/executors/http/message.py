@@ -20,7 +20,7 @@ import msgspec
 from raftsched.executors.http.verdicts import InvalidCall
 from raftsched.executors.placeholders import UnknownPlaceholder, facts_of, filled, timestamp
 from raftsched.executors.secrets import Redaction
-from raftsched.tracing import TRACEPARENT, current_traceparent
+from raftsched.tracing import passed_on
 from raftsched.wire.calls import HttpCall, is_reserved_header
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
 from raftsched.worker import Context
@@ -91,8 +91,7 @@ def message_of(call: HttpCall, ctx: Context, payload: Any, secrets: Mapping[str,
     body, content_type = _body(ctx, payload, secrets)
     if content_type:
         headers["content-type"] = content_type
-    if traceparent := current_traceparent() or ctx.traceparent:
-        headers[TRACEPARENT] = traceparent
+    headers |= passed_on(ctx.traceparent)
     headers |= _job_headers(call)
     own = {
         "idempotency-key": ctx.run_id,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from raftsched.errors import Invalid
 from raftsched.executors.placeholders import timestamp
+from raftsched.tracing import passed_on
 from raftsched.worker.handlers.context import Context
 
 _BASE = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -39,6 +40,11 @@ def run_variables(ctx: Context, urls: Iterable[str]) -> dict[str, str]:
     if scheduled_at := timestamp(ctx.instant or ctx.run_at):
         variables["RAFTSCHED_SCHEDULED_AT"] = scheduled_at
     return variables
+
+
+def trace_variables(ctx: Context) -> dict[str, str]:
+    """Return the variables that pass on the trace of the run, TRACEPARENT and TRACESTATE, as OpenTelemetry names them."""
+    return {name.upper(): text for name, text in passed_on(ctx.traceparent).items()}
 
 
 def parameter_variables(texts: Mapping[str, str]) -> dict[str, str]:

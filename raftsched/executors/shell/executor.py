@@ -16,7 +16,12 @@ from raftsched.client.client import URL_DEFAULT
 from raftsched.executors.parameters import parameter_texts, secret_names
 from raftsched.executors.placeholders import UnknownPlaceholder, facts_of, filled
 from raftsched.executors.secrets import MissingSecret, Redaction, Secrets
-from raftsched.executors.shell.environment import parameter_variables, run_variables, worker_variables
+from raftsched.executors.shell.environment import (
+    parameter_variables,
+    run_variables,
+    trace_variables,
+    worker_variables,
+)
 from raftsched.executors.shell.errors import CommandRefused, FinalExitCode, KilledBySignal, RetriedExitCode
 from raftsched.executors.shell.output import Output, Stream
 from raftsched.executors.shell.process import Command, run
@@ -108,10 +113,11 @@ class ShellExecutor:
         for name, text in parameters.items():
             if "\0" in text:
                 raise CommandRefused(f"parameters.{name}: has a NUL, which no variable can hold")
+        own = {**parameter_variables(parameters), **run_variables(ctx, self._urls)}
         return Command(
             program=self._programs.find(call.argv[0]),
             argv=call.argv,
-            env={**self._variables, **call.env, **parameter_variables(parameters), **run_variables(ctx, self._urls)},
+            env={**self._variables, **trace_variables(ctx), **call.env, **own},
             cwd=call.cwd,
             stdin=_stdin(ctx, payload, secrets),
             nice=call.nice,

@@ -8,6 +8,8 @@ submission that finds an existing job for the same key returns that job with `du
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeGuard
 
 import msgspec
@@ -34,8 +36,10 @@ from raftsched.api.tenants.quotas import SubmitQuotas, slow_down
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import Refused, Submitted
 from raftsched.errors import Forbidden, Invalid, QuotaExceeded, RaftschedError, Rejected, Unavailable
+from raftsched.tracing import is_set_up, record
 from raftsched.wire.jobs import (
     BatchItem,
     BatchReply,
@@ -86,12 +90,14 @@ class Jobs:
 
     async def submit_text(self, sent: RelayedSubmit, caller: Principal) -> web.Response:
         """Submit a job from the request of its client; see `submit_job`."""
+        began_ns = time.time_ns()
         wanted, document = self._job.read(sent.body)
         if sent.traceparent is not None and wanted.traceparent is None:
             wanted = msgspec.structs.replace(wanted, traceparent=sent.traceparent)
         key = key_named(sent.keys, wanted.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
         submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, caller=caller)
+        _record_spans("/jobs", began_ns, (submitted.job.spec,))
         response = submitted_response(self._backend, submitted)
         response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
         return response
@@ -114,6 +120,7 @@ class Jobs:
 
     async def submit_batch(self, request: web.Request) -> web.Response:
         """Submit up to 1,000 jobs, each stored or rejected on its own, with a result for each in order."""
+        began_ns = time.time_ns()
         batch = self._batch.read(await self._bodies.read_json(request))
         now_ms, caller = self._backend.now_ms(), principal_of(request)
         prepared = []
@@ -127,6 +134,9 @@ class Jobs:
         items = [
             self._item(each, next(answers)) if isinstance(each, _Prepared) else _refused_item(each) for each in prepared
         ]
+        _record_spans(
+            "/jobs/batch", began_ns, (each.operation.spec for each in prepared if isinstance(each, _Prepared))
+        )
         if any(isinstance(each, QuotaExceeded) for each in prepared):
             self._bodies.release(request)
             await slow_down(self._backend)
@@ -183,6 +193,20 @@ class _Prepared(NamedTuple):
     operation: SubmitJob
     at: str
     returns_holder: bool
+
+
+def _record_spans(path: str, began_ns: int, submitted: Iterable[JobSpec]) -> None:
+    """Record the request that stored these jobs in the trace of each that has one."""
+    if not is_set_up():
+        return
+    ended_ns = time.time_ns()
+    for spec in submitted:
+        if spec.options is not None and (parent := spec.options.traceparent):
+            route = f"{BASE_PATH}{path}"
+            attributes = {"http.request.method": "POST", "http.route": route}
+            record(
+                f"POST {route}", "SERVER", parent=parent, began_ns=began_ns, ended_ns=ended_ns, attributes=attributes
+            )
 
 
 def submitted_response(backend: Backend, submitted: Submitted) -> web.Response:
