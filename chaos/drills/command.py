@@ -106,7 +106,7 @@ def _listed(kind: type[Namespaces | Proxies], offers: frozenset[Need], node_coun
     lines = [f"backend {kind.name}: {kind.about}"]
     for fault in FAULTS.values():
         why = _why_not(fault, offers, node_count)
-        lines.append(f"{fault.name:18} {'no: ' + why if why else 'yes'}\n{'':18} {fault.about}")
+        lines.append(f"{fault.name:24} {'no: ' + why if why else 'yes'}\n{'':24} {fault.about}")
     return "\n".join(lines)
 
 
@@ -125,7 +125,7 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault
     began = time.monotonic()
     results: list[Result] = []
     try:
-        backend = kind(range(1, asked.nodes + 1))
+        backend = kind(range(1, asked.nodes + 2))  # one more for a node that joins
         for number, faults in enumerate(groups, start=1):
             directory = out / f"{number}" if len(groups) > 1 else out
             directory.mkdir(parents=True)

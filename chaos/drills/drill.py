@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chaos.checkers import Report
-from chaos.checkers.history.events import AnyEvent, Healed, Setup, write_history
+from chaos.checkers.history.events import AnyEvent, Healed, Members, Setup, write_history
 from chaos.drills.backends import Backend, Need
+from chaos.drills.cluster import Cluster, MakeNode
 from chaos.drills.faults import Fault, Scene
 from chaos.drills.history.disks import FIRST_INDEX, read_back, read_disk
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.load import Load
-from chaos.drills.nodes import LEASE_SECONDS, NODE, STOP_SECONDS_MAX, Cluster, Node
+from chaos.drills.nodes import LEASE_SECONDS, NODE, STOP_SECONDS_MAX, Node
 from chaos.drills.readiness import ReadinessWatch, Sight
 from chaos.drills.rounds import Round, run_round
 from chaos.drills.shims import Shims
@@ -73,7 +74,7 @@ async def run(plan: Plan, backend: Backend, say: Say) -> Result:
     recorder.add(Setup, **_setup(plan))
     await backend.open()
     try:
-        cluster = Cluster(_nodes(plan, backend))
+        cluster = Cluster(range(1, plan.node_count + 1), _maker(plan, backend))
         try:
             load = await _run_rounds(plan, Scene(cluster, backend, random.Random(plan.seed), ()), recorder, result, say)
         finally:
@@ -96,17 +97,26 @@ def _setup(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _nodes(plan: Plan, backend: Backend) -> list[Node]:
+def _maker(plan: Plan, backend: Backend) -> MakeNode:
     needs = frozenset().union(*(fault.needs for fault in plan.faults))
     shims = Shims(plan.out) if Need.SHIMS in needs else None
-    nodes = []
-    for number in range(1, plan.node_count + 1):
+
+    def make(number: int, hosts: Mapping[str, int]) -> Node:
         of_node = shims.of_node(plan.out, f"n{number}") if shims is not None else None
-        node = Node(number, backend, plan.out, of_node, plan.entry, configuration=plan.configuration)
+        node = Node(
+            number,
+            hosts,
+            backend,
+            plan.out,
+            shims=of_node,
+            entry=plan.entry,
+            configuration=plan.configuration,
+        )
         if Need.SMALL_DISK in needs:
             backend.mount_small(node.disk, _SMALL_DISK_BYTES)
-        nodes.append(node)
-    return nodes
+        return node
+
+    return make
 
 
 async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Result, say: Say) -> Load:
@@ -126,6 +136,7 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
             for fault in plan.faults:
                 result.rounds.append(await run_round(scene, fault, load, recorder))
                 say(str(result.rounds[-1]))
+        recorder.add(Members, nodes=tuple(node.id for node in cluster.nodes))
         recorder.add(Healed)
         await load.probe()
         load.check()
@@ -145,11 +156,13 @@ def _judge(cluster: Cluster, load: Load, recorder: Recorder, result: Result) -> 
     recorder.close()
     observed = sorted([*recorder.events, *load.events_of_processes()], key=lambda event: event.t)
     end = max(recorder.t, observed[-1].t)
-    found = read_back([read_disk(node.id, node.data, t=end) for node in cluster.nodes], t=end)
+    with_disks = [node for node in cluster.all_nodes if node.data.exists()]
+    former = {node.id for node in with_disks if node not in cluster.nodes}
+    found = read_back([read_disk(node.id, node.data, t=end) for node in with_disks], t=end, former=former)
     if not found.is_whole:
         result.faults.append(
             "the log was compacted: what became of unknown operations can't be settled; run fewer rounds"
         )
     result.report = judge(observed, found)
     result.events = [*observed, *found.events]
-    result.faults += directory_faults([node.data for node in cluster.nodes])
+    result.faults += directory_faults([node.data for node in with_disks])

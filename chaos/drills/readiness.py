@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
+from chaos.drills.cluster import Cluster
 from chaos.drills.history.recorder import Recorder
-from chaos.drills.nodes import Cluster, Node
+from chaos.drills.nodes import Node
 
 _POLL_SECONDS: Final = 0.4
 

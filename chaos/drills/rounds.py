@@ -53,7 +53,7 @@ class Round:
         verdict = "; ".join(self.violations) or "ok"
         note = f"  (slow, but not counted: {self.overload})" if self.overload else ""
         return (
-            f"{self.fault:18} {self.target:12} writes back after {self.write_gap_seconds:5.2f} s  "
+            f"{self.fault:23} {self.target:22} writes back after {self.write_gap_seconds:5.2f} s  "
             f"SDK {self.sdk_wait_seconds:5.2f} s  {verdict}{note}"
         )
 

@@ -14,10 +14,11 @@ from chaos.drills.faults import FAULTS
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_killed_leader_and_a_cut_off_leader_break_no_promise(tmp_path: Path) -> None:
-    done = _drills("kill_leader", "isolate_leader+slow_links", "--no-bounds", "--out", str(tmp_path / "report"))
+def test_a_killed_leader_a_cut_off_leader_and_a_replaced_node_break_no_promise(tmp_path: Path) -> None:
+    faults = ("kill_leader", "isolate_leader+slow_links", "replace_node_with_kill")
+    done = _drills(*faults, "--no-bounds", "--out", str(tmp_path / "report"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 of 2 rounds" in done.stdout
+    assert "3 of 3 rounds" in done.stdout
     assert "no violation" in done.stdout
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.md", "history.jsonl", "timeline.svg"}
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from chaos.drills.backends.bad_links import BadLinks, can_be_bad
+from chaos.drills.backends.local_process import LocalProcess
 from chaos.drills.backends.namespaces import Network
-from chaos.drills.backends.port import Backend, Need, Unfit
+from chaos.drills.backends.port import Backend, Launch, Need, NodeProcess, Unfit
 from chaos.drills.backends.quality import Quality
 
 _SUBNET: Final = "10.93.9"
@@ -41,7 +42,6 @@ class Namespaces(Backend):
         usual: Mapping[tuple[int, int], Quality] | None = None,
     ) -> None:
         hosts = (*numbers, *users)
-        self._numbers = numbers
         self._network = Network(_SUBNET, hosts)
         self._network.join()
         self._lost: dict[int, set[int]] = defaultdict(set)
@@ -59,18 +59,21 @@ class Namespaces(Backend):
         """End the switch; namespaces end with the last process inside."""
         await asyncio.to_thread(self._bad_links.close)
 
-    def config(self, number: int) -> str:  # noqa: ARG002  # all have the same
+    def config(self, number: int, hosts: Mapping[str, int]) -> str:  # noqa: ARG002  # all have the same
         head = f'insecure_peers = true\napi_listen = "0.0.0.0:{_API}"\n'
         return head + "".join(
-            f'[[nodes]]\nid = "n{each}"\nraft = "{self._network.address(each)}:{_RAFT}"\napi = "{self.api(each)}"\n'
-            for each in self._numbers
+            f'[[nodes]]\nid = "{node}"\nraft = "{self.raft(host)}"\napi = "{self.api(host)}"\n'
+            for node, host in hosts.items()
         )
+
+    def raft(self, number: int) -> str:
+        return f"{self._network.address(number)}:{_RAFT}"
 
     def api(self, number: int) -> str:
         return f"{self._network.address(number)}:{_API}"
 
-    def command(self, number: int, *arguments: str) -> list[str]:
-        return self._network.command(number, *arguments)
+    def start(self, number: int, launch: Launch) -> NodeProcess:
+        return LocalProcess(launch, self._network.command(number))
 
     async def cut(self, sender: int, receiver: int) -> None:
         self._lost[receiver].add(sender)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,46 @@ class Need(Enum):
     SHIMS = "a C compiler, and LD_PRELOAD: Linux"
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The way to start a node."""
+
+    entry: Sequence[str]
+    """The module that runs, and its first arguments."""
+    config: Path
+    disk: Path
+    """The directory that holds its data directory."""
+    log: Path
+    settings: Mapping[str, str]
+    """Environment variables."""
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        return (*self.entry, "--config", str(self.config))
+
+
+class NodeProcess(Protocol):
+    """A node that was started, and may have ended."""
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, and wait until it is gone."""
+
+    def pause(self) -> None:
+        """Give it no time any more until `resume`."""
+
+    def resume(self) -> None:
+        """Give it time again."""
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+
+    def dump_stack(self) -> None:
+        """Write what it does to its log, if this machine can tell."""
+
+
 class Backend(Protocol):
     """Hosts for nodes, numbered from 1 on, and the links between them.
 
@@ -43,14 +84,17 @@ class Backend(Protocol):
     async def close(self) -> None:
         """End all that `open` made."""
 
-    def config(self, number: int) -> str:
-        """Return the configuration of a node: the addresses of all of them, as it is to use them."""
+    def config(self, number: int, hosts: Mapping[str, int]) -> str:
+        """Return the configuration of the node at a host; `hosts` are the numbers of all nodes' hosts, by id."""
+
+    def raft(self, number: int) -> str:
+        """Return host:port at which nodes that don't have it in their configuration reach Raft of the node at a host."""
 
     def api(self, number: int) -> str:
         """Return host:port at which users reach the API of a node."""
 
-    def command(self, number: int, *arguments: str) -> list[str]:
-        """Return the command line that runs `arguments` on a host."""
+    def start(self, number: int, launch: Launch) -> NodeProcess:
+        """Start a node at a host; it is not ready yet when this returns."""
 
     async def cut(self, sender: int, receiver: int) -> None:
         """Lose all that one node sends to another from now on."""

@@ -18,7 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from chaos.drills.backends.port import Backend, Need, Unfit
+from chaos.drills.backends.local_process import LocalProcess
+from chaos.drills.backends.port import Backend, Launch, Need, NodeProcess, Unfit
 from chaos.drills.backends.quality import BACKLOG_SECONDS_MAX, Link, Quality
 from raftsched.cli.local.cluster import free_ports
 
@@ -36,7 +37,6 @@ class Proxies(Backend):
     offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SLOW_LINKS})
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        self._numbers = numbers
         ports = iter(free_ports(2 * len(numbers)))
         self._api = {number: next(ports) for number in numbers}
         self._raft = {number: next(ports) for number in numbers}
@@ -58,11 +58,14 @@ class Proxies(Backend):
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
-    def config(self, number: int) -> str:
+    def config(self, number: int, hosts: Mapping[str, int]) -> str:
         return "".join(
-            f'[[nodes]]\nid = "n{each}"\nraft = "{_HOST}:{self._raft_port(number, each)}"\napi = "{self.api(each)}"\n'
-            for each in self._numbers
+            f'[[nodes]]\nid = "{node}"\nraft = "{_HOST}:{self._raft_port(number, host)}"\napi = "{self.api(host)}"\n'
+            for node, host in hosts.items()
         )
+
+    def raft(self, number: int) -> str:
+        return f"{_HOST}:{self._raft[number]}"
 
     def _raft_port(self, dialler: int, listener: int) -> int:
         if dialler == listener:
@@ -72,8 +75,8 @@ class Proxies(Backend):
     def api(self, number: int) -> str:
         return f"{_HOST}:{self._api[number]}"
 
-    def command(self, number: int, *arguments: str) -> list[str]:  # noqa: ARG002  # all are on one host
-        return list(arguments)
+    def start(self, number: int, launch: Launch) -> NodeProcess:  # noqa: ARG002  # all are on one host
+        return LocalProcess(launch)
 
     async def cut(self, sender: int, receiver: int) -> None:
         self._ways[sender, receiver].is_open.clear()

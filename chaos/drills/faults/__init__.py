@@ -2,6 +2,6 @@
 
 from chaos.drills.faults.registry import FAULTS, Fault, Scene, chosen, drawn
 
-from chaos.drills.faults import bad_links, links, machines, processes  # isort: skip  # they register themselves
+from chaos.drills.faults import bad_links, links, machines, membership, processes  # isort: skip  # they register themselves
 
-__all__ = ["FAULTS", "Fault", "Scene", "bad_links", "chosen", "drawn", "links", "machines", "processes"]
+__all__ = ["FAULTS", "Fault", "Scene", "bad_links", "chosen", "drawn", "links", "machines", "membership", "processes"]

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from chaos.drills.faults.registry import Scene, fault
+from chaos.drills.faults.registry import Scene, again_and_again, fault
+from chaos.drills.nodes import Node
 
 _HEALTHY_SECONDS: Final = 60.0
 _CROWDED_SECONDS: Final = 4.0
 """Time for a crowd to start and to connect."""
+_STORM_SECONDS: Final = (0.2, 1.5)
+"""Between two kills: drawn from this range."""
 
 
 @fault()
@@ -41,6 +44,31 @@ async def kill_all(scene: Scene) -> AsyncIterator[str]:
         node.start()
 
 
+@fault(hold_seconds=2.0, is_single=False)
+async def kill_majority(scene: Scene) -> AsyncIterator[str]:
+    """Kill the leader and so many followers that no majority is left; start them again at the end."""
+    struck = await _majority(scene)
+    for node in struck:
+        node.kill()
+    yield _ids(struck)
+    for node in struck:
+        node.start()
+
+
+@fault(hold_seconds=10.0, is_single=False)
+async def kill_storm(scene: Scene) -> AsyncIterator[str]:
+    """Kill a random node, and start it again at once, again and again in quick succession."""
+
+    async def step() -> AsyncIterator[float]:
+        node = scene.random.choice(scene.nodes)
+        node.kill()
+        node.start()
+        yield scene.random.uniform(*_STORM_SECONDS)
+
+    async with scene.meanwhile(again_and_again(step)):
+        yield "any"
+
+
 @fault()
 async def pause_leader(scene: Scene) -> AsyncIterator[str]:
     """Stop the leader with SIGSTOP, longer than a lease; continue it at the end."""
@@ -64,6 +92,26 @@ async def herd(scene: Scene) -> AsyncIterator[str]:
         await asyncio.to_thread(crowd.stop)
 
 
+@fault()
+async def pause_follower(scene: Scene) -> AsyncIterator[str]:
+    """Stop a follower with SIGSTOP; continue it at the end."""
+    follower = (await scene.followers())[0]
+    follower.pause()
+    yield follower.id
+    follower.resume()
+
+
+@fault(is_single=False)
+async def pause_majority(scene: Scene) -> AsyncIterator[str]:
+    """Stop the leader and so many followers with SIGSTOP that no majority is left; continue them at the end."""
+    struck = await _majority(scene)
+    for node in struck:
+        node.pause()
+    yield _ids(struck)
+    for node in struck:
+        node.resume()
+
+
 @fault(hold_seconds=0.5)
 async def rolling_restart(scene: Scene) -> AsyncIterator[str]:
     """Stop each node with SIGTERM and start it again, one after the other."""
@@ -83,3 +131,21 @@ async def kill_worker(scene: Scene) -> AsyncIterator[str]:
     worker.kill()
     yield worker.name
     worker.start()
+
+
+@fault(hold_seconds=8.0)
+async def pause_worker(scene: Scene) -> AsyncIterator[str]:
+    """Stop a worker process of the SDK with SIGSTOP, longer than its leases; continue it at the end."""
+    worker = scene.random.choice(scene.workers)
+    worker.pause()
+    yield worker.name
+    worker.resume()
+
+
+async def _majority(scene: Scene) -> list[Node]:
+    """Return the leader and as many followers as make a majority with it."""
+    return [await scene.leader(), *(await scene.followers())[: len(scene.nodes) // 2]]
+
+
+def _ids(nodes: list[Node]) -> str:
+    return " ".join(node.id for node in nodes)

@@ -14,20 +14,23 @@ from random import Random
 from typing import Final, Protocol
 
 from chaos.drills.backends import Backend, Need
-from chaos.drills.nodes import Cluster, Node
+from chaos.drills.cluster import Cluster
+from chaos.drills.nodes import Node
 
 HOLD_SECONDS: Final = 6.0
 _AT_ONCE: Final = 0.2
 """Part of the drawn rounds with two faults."""
 
 
-class Killable(Protocol):
+class LoadProcess(Protocol):
     """A process of the load."""
 
     @property
     def name(self) -> str: ...
     def start(self) -> None: ...
     def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
     def stop(self) -> None:
         """Ask it to stop, and wait."""
 
@@ -39,13 +42,14 @@ class Scene:
     cluster: Cluster
     backend: Backend
     random: Random
-    workers: Sequence[Killable]
-    crowds: Sequence[Killable] = ()
+    workers: Sequence[LoadProcess]
+    crowds: Sequence[LoadProcess] = ()
     """Clients by the dozen; a fault starts and stops them."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        return self.cluster.nodes
+        """Return the members."""
+        return tuple(self.cluster.nodes)
 
     async def leader(self) -> Node:
         return await self.cluster.leader()
@@ -93,13 +97,19 @@ class Fault:
     nodes_min: int = 3
     is_single: bool = True
     """A minority has it at any time, so the cluster must serve again within the bounds."""
+    is_alone: bool = False
+    """It strikes and heals on its own only: another fault at once could keep it from that."""
 
 
 FAULTS: Final[dict[str, Fault]] = {}
 
 
 def fault(
-    *needs: Need, hold_seconds: float = HOLD_SECONDS, nodes_min: int = 3, is_single: bool = True
+    *needs: Need,
+    hold_seconds: float = HOLD_SECONDS,
+    nodes_min: int = 3,
+    is_single: bool = True,
+    is_alone: bool = False,
 ) -> Callable[[Callable[[Scene], AsyncIterator[str]]], Strike]:
     """Register a fault under the name of its function."""
 
@@ -108,7 +118,14 @@ def fault(
         name = function.__name__
         about = (function.__doc__ or "").strip().splitlines()[0]
         FAULTS[name] = Fault(
-            name, strike, frozenset({Need.PROCESSES, *needs}), about, hold_seconds, nodes_min, is_single=is_single
+            name,
+            strike,
+            frozenset({Need.PROCESSES, *needs}),
+            about,
+            hold_seconds,
+            nodes_min,
+            is_single=is_single,
+            is_alone=is_alone,
         )
         return strike
 
@@ -128,6 +145,8 @@ def chosen(texts: Sequence[str]) -> list[Fault]:
                 raise ValueError(f"{text}: no such fault; `python -m chaos drills --list` names them")
         if rounds and not (rounds.isascii() and rounds.isdigit() and int(rounds)):
             raise ValueError(f"{text}: write {names}:ROUNDS with a number from 1 on")
+        if alone := [name for name in names.split("+") if "+" in names and FAULTS[name].is_alone]:
+            raise ValueError(f"{text}: {alone[0]} strikes on its own only")
         wanted += [at_once([FAULTS[name] for name in names.split("+")])] * int(rounds or 1)
     return wanted
 
@@ -159,7 +178,7 @@ def at_once(faults: Sequence[Fault]) -> Fault:
 def drawn(faults: Sequence[Fault], random: Random) -> Fault:
     """Return one of these, or sometimes two of a minority each at once."""
     first, second = random.choice(faults), random.choice(faults)
-    fits = first.is_single and second.is_single and first is not second
+    fits = all(each.is_single and not each.is_alone for each in (first, second)) and first is not second
     return at_once([first, second]) if fits and random.random() < _AT_ONCE else first
 
 

@@ -11,12 +11,12 @@ Times of these events are that of the end, -1 for changes: nobody saw when they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, get_args
 
-from chaos.checkers.history.events import AnyEvent, Applied, Durable, FinalState, HandedBack, Started
+from chaos.checkers.history.events import AnyEvent, Applied, Configured, Durable, FinalState, HandedBack, Started
 from chaos.checkers.history.views import Placed
 from chaos.sim.record.log_changes import events_of, final_job, job_name
 from chaos.sim.record.recorder import digest, state_digest
@@ -24,6 +24,7 @@ from chaos.sim.record.replay import LoggedEntry, LogReplay
 from raftsched.consensus.journal.replay import recover
 from raftsched.consensus.journal.segment_files import read_entries
 from raftsched.consensus.ports import COMMAND, CONFIGURATION
+from raftsched.consensus.raft.membership.members import decode_membership
 from raftsched.disk import SystemDisk
 from raftsched.storage.directory import open_readonly
 from raftsched.storage.state import State
@@ -86,8 +87,8 @@ def read_disk(node: str, directory: Path, *, t: int) -> NodeDisk:
     return NodeDisk(node, read_entries(disk, table, 0, len(table)), final)
 
 
-def read_back(disks: Sequence[NodeDisk], *, t: int) -> ReadBack:
-    """Return what the disks tell of the log, at the time `t`."""
+def read_back(disks: Sequence[NodeDisk], *, t: int, former: Collection[str] = ()) -> ReadBack:
+    """Return what the disks tell of the log, at the time `t`; states of `former` members are of no account."""
     found = ReadBack()
     for each in disks:
         found.events += _durable(each, t)
@@ -98,7 +99,7 @@ def read_back(disks: Sequence[NodeDisk], *, t: int) -> ReadBack:
     found.is_whole = 0 < newest.first_index < FIRST_INDEX
     if found.is_whole:
         found.events += _changes(newest, wanted, found.digests)
-    found.events += [each.final for each in disks]
+    found.events += [each.final for each in disks if each.node not in former]
     return found
 
 
@@ -106,6 +107,9 @@ def _durable(disk: NodeDisk, t: int) -> Iterator[AnyEvent]:
     for command, index, term in disk.entries:
         if index >= FIRST_INDEX:
             yield Durable(t=t, node=disk.node, index=index, term=term, digest=digest(command))
+            if command[:1] == CONFIGURATION:
+                voters = tuple(sorted(decode_membership(command[1:]).voters))
+                yield Configured(t=t, node=disk.node, index=index, term=term, voters=voters)
 
 
 def _applied(disk: NodeDisk, t: int) -> Iterator[AnyEvent]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -14,17 +14,17 @@ from raftsched.exchange import Exchange, HttpPool, Reply, Timeouts
 
 
 class RecordedPool(HttpPool):
-    """Sends as `HttpPool`, and records under `name`; `node_ids` maps host:port to the id of a node.
+    """Sends as `HttpPool`, and records under `name`; `id_at` returns the id of the node at host:port.
 
     Requests at the same time are those of different processes of the history, since a process waits for its reply. A
     process with an unknown outcome never asks again.
     """
 
-    def __init__(self, recorder: Recorder, name: str, node_ids: Mapping[str, str]) -> None:
+    def __init__(self, recorder: Recorder, name: str, id_at: Callable[[str], str | None]) -> None:
         super().__init__()
         self._recorder = recorder
         self._name = name
-        self._node_ids = node_ids
+        self._id_at = id_at
         self._idle: list[int] = []
         self._process_count = 0
         self._used_ops: set[int] = set()
@@ -35,7 +35,7 @@ class RecordedPool(HttpPool):
 
     async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         operations = asked(exchange)
-        node = self._node_ids.get(urlsplit(exchange.url).netloc, "")
+        node = self._id_at(urlsplit(exchange.url).netloc) or ""
         calls = [self._called(operation, node) for operation in operations]
         try:
             reply = await super().send(exchange, timeouts)

@@ -38,7 +38,7 @@ class Asker:
         self.name = name
         self.nodes = nodes
         self.random = random
-        self._pool = RecordedPool(recorder, name, {node.api: node.id for node in nodes})
+        self._pool = RecordedPool(recorder, name, self._id_at)
 
     async def ask(
         self, method: str, path: str, document: Any = None, *, node: Node | None = None, key: str = ""
@@ -53,6 +53,10 @@ class Asker:
             return Answer(reply.status, msgspec.json.decode(reply.body) if reply.body else {})
         except (Broken, msgspec.DecodeError):
             return Answer(0, {})
+
+    def _id_at(self, api: str) -> str | None:
+        """Return the id of the member that listens there now, None if there is none."""
+        return next((node.id for node in self.nodes if node.api == api), None)
 
     async def close(self) -> None:
         await self._pool.close()

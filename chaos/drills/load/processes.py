@@ -72,9 +72,18 @@ class LoadProcess:
             self._process.kill()
             self._process.wait()
 
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def ask_to_stop(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
 
     def stop(self) -> None:
         """Ask it to stop, and wait; kill it if it is late."""

@@ -27,7 +27,7 @@ class _RecordedWorker(Worker):
     """Connects through a pool that records."""
 
     def _connect(self) -> Connection:
-        pool = RecordedPool(_recorder, f"{self.name}.{next(_pools)}", json.loads(os.environ["DRILL_NODE_IDS"]))
+        pool = RecordedPool(_recorder, f"{self.name}.{next(_pools)}", json.loads(os.environ["DRILL_NODE_IDS"]).get)
         client = self.settings.client
         return Connection(self._nodes_at(os.environ["RAFTSCHED_URL"].split()), client, clock=self._clock, http=pool)
 

@@ -111,7 +111,7 @@ async def test_a_repeated_report_shows_no_revision_since_its_answer_is_that_of_t
     app = web.Application()
     app.router.add_post("/api/v1/leases/outcomes", record)
     recorder = Recorder(tmp_path / "history")
-    pool = RecordedPool(recorder, "worker", {})
+    pool = RecordedPool(recorder, "worker", lambda _: None)
     async with TestServer(app) as server:
         run = {"run_id": f"{JOB}.1", "fencing_token": 7, "status": "completed"}
         for _ in range(2):
@@ -134,7 +134,7 @@ async def test_a_request_for_leases_that_is_sent_again_is_one_operation_until_it
     app = web.Application()
     app.router.add_post("/api/v1/leases", lease)
     recorder = Recorder(tmp_path / "history")
-    pool = RecordedPool(recorder, "worker", {})
+    pool = RecordedPool(recorder, "worker", lambda _: None)
     async with TestServer(app) as server:
         for request_id in ("a", "a", "a", "b"):
             exchange = _post("/leases", {"worker": "w", "queues": ["q"], "request_id": request_id})

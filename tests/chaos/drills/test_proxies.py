@@ -18,7 +18,7 @@ _NOT_WITHIN = 0.3
 
 def _raft(proxies: Proxies, dialler: int, listener: int) -> tuple[str, int]:
     """The address of a node in the configuration of another."""
-    nodes = {node["id"]: node["raft"] for node in tomllib.loads(proxies.config(dialler))["nodes"]}
+    nodes = {node["id"]: node["raft"] for node in tomllib.loads(proxies.config(dialler, {"n1": 1, "n2": 2}))["nodes"]}
     host, _, port = nodes[f"n{listener}"].rpartition(":")
     return host, int(port)
 

@@ -48,7 +48,7 @@ def test_faults_are_chosen_by_name_and_rounds_and_others_are_refused_by_name() -
     assert [fault.name for fault in chosen(["ring", "kill_all:2"])] == ["ring", "kill_all", "kill_all"]
     (pair,) = chosen(["kill_leader+ring"])
     assert (pair.needs, pair.nodes_min, pair.is_single) == (FAULTS["ring"].needs, 5, False)
-    for wrong in ("rings", "ring+rings", "ring+", "ring:0", "ring:x", "ring:-1"):
+    for wrong in ("rings", "ring+rings", "ring+", "ring+add_node", "ring:0", "ring:x", "ring:-1"):
         with pytest.raises(ValueError, match=f"^{re.escape(wrong)}: "):
             chosen([wrong])
     assert [fault.name for fault in FAULTS.values() if not fault.about] == []
