@@ -55,12 +55,19 @@ class RecordedPool(HttpPool):
         return End(end.type, {name: value for name, value in end.fields.items() if name != "revision" or count == 1})
 
     def _called(self, operation: Asked, node: str) -> _Call:
-        """Record a call, unless it is a repetition of one that is not answered yet."""
+        """Record a call; a repetition of one that is not answered yet is another of the same time, never answered.
+
+        The leases of its answer may be those of the first exchange, or, if these ended before, others.
+        """
         call = self._open.get(operation.request) if operation.request else None
         if call is None:
             call = self._invoked(operation, node)
             if operation.request:
                 self._open[operation.request] = call
+        else:
+            self._process_count += 1
+            process, op = self._process(self._process_count), self._recorder.new_op()
+            self._recorder.invoke(process, op, operation.f, node=node, t=call.t, **operation.fields)
         call.under_way += 1
         return call
 
@@ -74,8 +81,8 @@ class RecordedPool(HttpPool):
         self._used_ops.add(op)
         if operation.f == "outcome":
             self._reports[operation.fields["token"]] += 1
-        self._recorder.invoke(self._process(number), op, operation.f, node=node, **operation.fields)
-        return _Call(number, op, operation.request)
+        t = self._recorder.invoke(self._process(number), op, operation.f, node=node, **operation.fields)
+        return _Call(number, op, t, operation.request)
 
     def _ended(self, calls: list[_Call], found: list[End]) -> None:
         for call, end in zip(calls, found, strict=True):
@@ -97,6 +104,7 @@ class _Call:
     number: int
     """Of its process."""
     op: int
+    t: int
     request: str
     under_way: int = 0
     is_unknown: bool = False
