@@ -15,7 +15,7 @@ from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
-from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
+from raftsched.core.records.ids import TENANT_DEFAULT, FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import (
     FINISHED,
     LEASED,
@@ -567,5 +567,7 @@ def _facets(job: Job) -> Iterator[FacetEntry]:
     else:
         yield FacetEntry(FacetKind.NAME, job.spec.name, ended, job.id)
         yield FacetEntry(FacetKind.QUEUE, job.spec.queue, ended, job.id)
+    if job.tenant != TENANT_DEFAULT:
+        yield FacetEntry(FacetKind.TENANT, job.tenant, ended, job.id)
     for tag in set(job.spec.tags):
         yield FacetEntry(FacetKind.TAG, tag, ended, job.id)

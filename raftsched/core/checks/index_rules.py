@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from raftsched.core.checks.violation import Violation, named
 from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.bounds import PRIORITY_MAX
-from raftsched.core.records.ids import JobId, name_tag
+from raftsched.core.records.ids import TENANT_DEFAULT, JobId, name_tag
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule, ScheduleId
@@ -102,7 +102,8 @@ def _facet_entries(job: Job) -> list[FacetEntry]:
         else [(FacetKind.QUEUE, spec.queue), (FacetKind.NAME, spec.name)]
     )
     by_tag = [(FacetKind.TAG, tag) for tag in dict.fromkeys(spec.tags)]
-    return [FacetEntry(kind, value, ended, job.id) for kind, value in by_queue_and_name + by_tag]
+    by_tenant = [(FacetKind.TENANT, job.tenant)] if job.tenant != TENANT_DEFAULT else []
+    return [FacetEntry(kind, value, ended, job.id) for kind, value in by_queue_and_name + by_tag + by_tenant]
 
 
 def _job_deadline(job: Job) -> DeadlineEntry | None:
@@ -204,7 +205,7 @@ JOB_INDEXES: Final = (
         lambda entry: entry[1],
     ),
     Index(
-        "lists by queue, name and tag",
+        "lists by queue, name, tag and tenant",
         lambda view: view.all_facets(),
         _facet_entries,
         lambda entry: entry.job_id,

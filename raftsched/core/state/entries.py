@@ -88,10 +88,12 @@ class FacetKind(IntEnum):
     NAME = 3
     """The job's name, if its queue is different."""
     TAG = 4
+    TENANT = 5
+    """The job's tenant, if it is not the default one: a small tenant's lists must not walk over everybody's jobs."""
 
 
 class FacetEntry(NamedTuple):
-    """Carry a job's entry by queue, name or tag; it sorts by kind, value, then unfinished before finished, then id."""
+    """Carry a job's entry by queue, name, tag or tenant; it sorts by kind, value, unfinished before finished, id."""
 
     kind: FacetKind
     value: str

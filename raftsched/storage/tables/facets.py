@@ -1,4 +1,4 @@
-"""List jobs by queue, name, tag, workflow or schedule, and by several of them at once, in the order of ids.
+"""List jobs by queue, name, tag, tenant, workflow or schedule, and by several of them at once, in the order of ids.
 
 Theory of operation. The result is an intersection of lists of ids, each sorted by an index: the unfinished jobs of a
 queue, the completed jobs with a tag, the jobs of a workflow, the leased jobs. The algorithm asks each list in turn for
@@ -39,6 +39,8 @@ class Facets(NamedTuple):
     queue: str = ""
     name: str = ""
     tag: str = ""
+    tenant: str = ""
+    """Not the default one, which has no such list."""
     workflow_id: bytes = b""
     schedule_id: bytes = b""
     statuses: tuple[Status, ...] = ()
@@ -127,6 +129,7 @@ def _lists(facets: Facets) -> list[list[_Range]]:
     both = FacetKind.QUEUE_AND_NAME
     for value, kinds in (
         (facets.tag, (FacetKind.TAG,)),
+        (facets.tenant, (FacetKind.TENANT,)),
         (facets.name, (both, FacetKind.NAME)),
         (facets.queue, (both, FacetKind.QUEUE)),
     ):

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from raftsched import limits
 from raftsched.core.operations.control import DeadlineKind
-from raftsched.core.records.ids import name_tag
+from raftsched.core.records.ids import TENANT_DEFAULT, name_tag
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
@@ -111,7 +111,7 @@ def has_unique_entry(job: Job) -> bool:
 
 
 def facet_groups(job: Job | None) -> tuple[bytes, ...]:
-    """Return the prefixes of the job's keys in `FACETS`: by queue, by name, by each tag. The key ends with its id.
+    """Return the prefixes of the job's keys in `FACETS`: by queue, name, each tag, tenant. The key ends with its id.
 
     Most jobs write them twice, at submission and at their end. Entries for every status would cost one more write for
     each lease and each retry.
@@ -119,15 +119,17 @@ def facet_groups(job: Job | None) -> tuple[bytes, ...]:
     if job is None:
         return ()
     spec, status = job.spec, job.status
-    return _facet_groups(spec.queue, spec.name, spec.tags, status if status in FINISHED else 0)
+    return _facet_groups(spec.queue, spec.name, spec.tags, job.tenant, status if status in FINISHED else 0)
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def _facet_groups(queue: str, name: str, tags: tuple[str, ...], ended: int) -> tuple[bytes, ...]:
+def _facet_groups(queue: str, name: str, tags: tuple[str, ...], tenant: str, ended: int) -> tuple[bytes, ...]:
     if queue == name:
         first: tuple[bytes, ...] = (keys.facet_group(FacetKind.QUEUE_AND_NAME, queue, ended),)
     else:
         first = (keys.facet_group(FacetKind.QUEUE, queue, ended), keys.facet_group(FacetKind.NAME, name, ended))
+    if tenant != TENANT_DEFAULT:
+        first += (keys.facet_group(FacetKind.TENANT, tenant, ended),)
     return first + tuple(keys.facet_group(FacetKind.TAG, tag, ended) for tag in dict.fromkeys(tags))
 
 

@@ -291,7 +291,7 @@ class JobReads:
         limit: int,
         descending: bool = False,
     ) -> JobPage:
-        """Return the next jobs of a queue, name, tag, workflow or schedule by id; see `raftsched.storage.tables.facets`."""
+        """Return the next jobs of `facets`, by id; see `raftsched.storage.tables.facets`."""
         return page_of_facets(
             self._store,
             self._indexed_job,

@@ -243,7 +243,7 @@ def read_finished_key(key: bytes) -> tuple[TimeMs, JobId]:
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
 def facet_group(kind: FacetKind, value: str, ended: int) -> bytes:
-    """Return the prefix of the entries of one queue, name or tag; `ended` = 0 for unfinished jobs, or a final status."""
+    """Return the prefix of the entries of a queue, name, tag or tenant; `ended`: 0 for unfinished jobs, or the status."""
     return _checked(bytes([kind]) + text(value) + bytes([ended]), _ID_BYTES)
 
 

@@ -13,7 +13,7 @@ The index of each status:
     the finished ones    FINISHED, oldest first
 
 A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. So it may be short, or empty, and still have a next
-cursor. Callers filter pages by other fields; lists by queue, name or tag, whatever the status, are in `facets`.
+cursor. Callers filter pages by other fields; lists by queue, name, tag or tenant, whatever the status, are in `facets`.
 
 A job that changes its place in the order between two pages (it is blocked, released, retried, or gets another priority)
 may be seen twice or not at all.

@@ -297,7 +297,7 @@ INDEXES = {
     "unique keys": "all_unique_keys",
     "jobs of workflows": "all_workflow_jobs",
     "jobs of schedules": "all_schedule_jobs",
-    "lists by queue, name and tag": "all_facets",
+    "lists by queue, name, tag and tenant": "all_facets",
     "deadlines of jobs": "all_deadlines",
     "keys of workflows": "all_workflow_keys",
     "names of schedules": "all_schedule_names",
@@ -311,7 +311,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "finished index": lambda entry: (entry[0] + 1, entry[1]),
     "idempotency keys": lambda entry: (entry[0], "other", entry[2]),
     "unique keys": lambda entry: (entry[0], b"other", entry[2]),
-    "lists by queue, name and tag": lambda entry: entry._replace(value="other"),
+    "lists by queue, name, tag and tenant": lambda entry: entry._replace(value="other"),
     "keys of workflows": lambda entry: (entry[0], "other", entry[2]),
     "names of schedules": lambda entry: (entry[0], "other", entry[2]),
 }
@@ -328,7 +328,7 @@ STRAY: dict[str, Any] = {
     "unique keys": ("t", b"k", DANGLING),
     "jobs of workflows": (WorkflowId(job_id(10_001)), DANGLING),
     "jobs of schedules": (ScheduleId(job_id(30_001)), DANGLING),
-    "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, DANGLING),
+    "lists by queue, name, tag and tenant": FacetEntry(FacetKind.TAG, "zzz", 0, DANGLING),
     "deadlines of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), DANGLING),
     "keys of workflows": ("t", "k", WorkflowId(DANGLING)),
     "names of schedules": ("t", "k", ScheduleId(DANGLING)),
@@ -372,7 +372,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
         "unique keys": (queued.tenant, b"u", queued.id),
         "jobs of workflows": (WorkflowId(job_id(10_001)), queued.id),
         "jobs of schedules": (ScheduleId(job_id(30_001)), queued.id),
-        "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, queued.id),
+        "lists by queue, name, tag and tenant": FacetEntry(FacetKind.TAG, "zzz", 0, queued.id),
         "deadlines of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), queued.id),
         "finished index": (TimeMs(0), queued.id),
         "idempotency keys": (queued.tenant, "", queued.id),
@@ -391,7 +391,7 @@ def test_check_finds_an_entry_that_is_there_twice(cast: Cast, index: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "index", ["ready index", "blocked index", "timers", "parked index", "lists by queue, name and tag"]
+    "index", ["ready index", "blocked index", "timers", "parked index", "lists by queue, name, tag and tenant"]
 )
 def test_check_finds_entries_out_of_order(cast: Cast, index: str) -> None:
     look = INDEXES[index]

@@ -1,4 +1,4 @@
-"""Lists by queue, name and tag: exactly what matches, in the order of ids, at the cost of the shortest list."""
+"""Lists by queue, name, tag and tenant: exactly what matches, in the order of ids, at the cost of the shortest list."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from raftsched.storage.tables.indexes import facet_groups
 from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled, submit
 
 QUEUES = ("mail", "export", "mai", "mail\0", "é")
+TENANTS = ("default", "acme", "ac")
 TAGS = ("eu", "urgent", "e\0u", "e")
 WORKFLOW, SCHEDULE = b"w" * 16, b"s" * 16
 
@@ -36,6 +37,7 @@ def any_job(number: int, chance: Random) -> Job:
         "queue": queue,
         "name": queue if chance.random() < 0.5 else chance.choice(QUEUES),
         "tags": tuple(chance.sample(TAGS, chance.randrange(3))),
+        "tenant": chance.choice(TENANTS),
         "options": options,
     }
     status = chance.choice(sorted(set(Status) - {Status.FAILED}))
@@ -51,7 +53,7 @@ def expected(jobs: list[Job], facets: Facets) -> list[Job]:
     """What matches, by looking at every record; of those that wait for time, any status stands for all."""
     statuses = set(facets.statuses)
     by_id = LEASED | PARKED
-    has_labels = facets.queue or facets.name or facets.tag
+    has_labels = facets.queue or facets.name or facets.tag or facets.tenant
     if not statuses <= by_id and not (statuses <= FINISHED and has_labels):
         statuses |= WAITING | by_id | (frozenset() if has_labels else FINISHED)
     elif not LEASED.isdisjoint(statuses):
@@ -62,6 +64,7 @@ def expected(jobs: list[Job], facets: Facets) -> list[Job]:
         if facets.queue in ("", job.spec.queue)
         and facets.name in ("", job.spec.name)
         and (not facets.tag or facets.tag in job.spec.tags)
+        and facets.tenant in ("", job.tenant)
         and (not facets.workflow_id or (job.spec.options and job.spec.options.workflow_id))
         and (not facets.schedule_id or (job.spec.options and job.spec.options.schedule_id))
         and (not statuses or job.status in statuses)
@@ -74,11 +77,12 @@ def any_facets(chance: Random) -> Facets:
             queue=chance.choice(("", *QUEUES)),
             name=chance.choice(("", *QUEUES)),
             tag=chance.choice(("", *TAGS)),
+            tenant=chance.choice(("", *TENANTS[1:])),
             workflow_id=chance.choice((b"", b"", WORKFLOW)),
             schedule_id=chance.choice((b"", b"", SCHEDULE)),
             statuses=tuple(chance.sample(sorted(Status), chance.choice((0, 0, 1, 2)))),
         )
-        if any(facets[:5]):
+        if any(facets[:6]):
             return facets
 
 

@@ -2,9 +2,9 @@
 
 A page ends when it is full, when its payloads and results reach `limits.PAGE_BYTES_MAX`, or, once it has a job, when
 `limits.PAGE_ROWS_MAX` rows were examined. So if few of very many jobs match, a page can be short and still have a next
-cursor. A page without a job is the last one. Lists by queue, name, tag, workflow, schedule or status are read from
-indexes (`selection`), so their pages are full. Conditions without an index (a tenant, a reason, some pairs of filters)
-are searched for until there is a match, for at most `_SEARCH_SECONDS_MAX`. After that an empty page has a next cursor,
+cursor. A page without a job is the last one. Lists by queue, name, tag, tenant, workflow, schedule or status are read
+from indexes (`selection`), so their pages are full. Conditions without an index (a reason, some pairs of filters) are
+searched for until there is a match, for at most `_SEARCH_SECONDS_MAX`. After that an empty page has a next cursor,
 so that the client does not wait longer.
 
 Rows are examined in steps of at most `limits.SCAN_ROWS_MAX`. Other work runs between the steps, so no request blocks

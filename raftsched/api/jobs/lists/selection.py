@@ -2,14 +2,14 @@
 
 Theory of operation. A walk has one or more parts, each an index that is read from a key on:
 
-    a queue, name, tag, workflow or schedule is named   the ids that all of them have in common (`storage.facets`)
+    a queue, name, tag, tenant, workflow or schedule    the ids that all of them have in common (`storage.facets`)
     a queue, and only statuses that wait for time       that queue's lanes, a status after the other (`storage.pages`)
     only statuses                                       the index of each status, one after the other
     none of these                                       all jobs by id
 
-All other conditions are checked on the records: the tenant, the reason of a dead-lettered job, the time of submission,
-and the distinction of `queued`, `scheduled` and `retrying` for a name or tag. So each step is bounded by the rows that
-it examines, and the caller decides how many steps a request may take.
+The default tenant has no list of its own. It and all other conditions are checked on the records: the reason of a
+dead-lettered job, the time of submission, and the distinction of `queued`, `scheduled` and `retrying` for a name or tag.
+So each step is bounded by the rows that it examines, and the caller decides how many steps a request may take.
 
 Jobs submitted after the walk began are left out (`newest`). So a walk ends at any rate of new jobs; by status, only if
 they arrive more slowly than it reads. A job that changes its status during the walk may be seen in two parts, or in
@@ -26,6 +26,7 @@ import msgspec
 from raftsched import limits
 from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import moment_ms_or_none
+from raftsched.core.records.ids import TENANT_DEFAULT
 from raftsched.core.records.job import WAITING, Job, Status
 from raftsched.core.records.spec import Options
 from raftsched.storage.reader import StateReader
@@ -57,15 +58,20 @@ class Selection(msgspec.Struct, frozen=True, array_like=True):
     """Walk by id even if statuses are named: for actions that change the order within a status."""
 
     @property
+    def listed_tenant(self) -> str:
+        """Return the tenant, if its jobs have a list."""
+        return "" if self.tenant == TENANT_DEFAULT else self.tenant
+
+    @property
     def is_by_lane(self) -> bool:
         """Return whether it selects only jobs of one queue that wait for time, which are kept in dispatch order."""
-        others = self.name or self.tag or self.schedule_id or self.workflow_id or self.by_age
+        others = self.name or self.tag or self.listed_tenant or self.schedule_id or self.workflow_id or self.by_age
         return bool(self.queue and self.statuses and not others and WAITING.issuperset(self.statuses))
 
     @property
     def is_by_facets(self) -> bool:
-        """Return whether the walk reads the ids of a queue, name, tag, workflow or schedule."""
-        named = self.queue or self.name or self.tag or self.schedule_id or self.workflow_id
+        """Return whether the walk reads the ids of a queue, name, tag, tenant, workflow or schedule."""
+        named = self.queue or self.name or self.tag or self.listed_tenant or self.schedule_id or self.workflow_id
         return bool(named) and not self.is_by_lane
 
     def matches(self, job: Job) -> bool:
@@ -199,12 +205,13 @@ def _id_floor(ms: int) -> bytes:
 def _of_facets(
     state: StateReader, selection: Selection, after: bytes, limit: int, newest: bytes, *, descending: bool
 ) -> tuple[list[tuple[bytes, Job]], bytes]:
-    """Return the next jobs of a queue, name, tag, workflow or schedule, by id."""
+    """Return the next jobs of what `selection` names, by id."""
     low, high = _ids_between(selection, newest)
     facets = Facets(
         queue=selection.queue,
         name=selection.name,
         tag=selection.tag,
+        tenant=selection.listed_tenant,
         workflow_id=selection.workflow_id,
         schedule_id=selection.schedule_id,
         statuses=selection.statuses,

@@ -241,12 +241,12 @@ async def test_bulk_ends_when_its_time_is_over(api: Api, monkeypatch: pytest.Mon
 async def test_bulk_examines_a_bounded_number_of_jobs(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 5)
     monkeypatch.setattr(bulk, "_EXAMINED_MAX", 10)
-    await api.submit_many(20)
-    [rare] = await api.submit_many(1, tenant="rare")
+    await api.submit_many(20, tenant="many")
+    [rare] = await api.submit_many(1)
     replies: list[Any] = []
     cursor: dict[str, Any] = {}
     while not replies or replies[-1]["next_cursor"]:
-        replies.append((await _bulk(api, "reschedule", filter={"tenant": "rare"}, delay_seconds=9, **cursor)).json)
+        replies.append((await _bulk(api, "reschedule", filter={"tenant": "default"}, delay_seconds=9, **cursor)).json)
         cursor = {"cursor": replies[-1]["next_cursor"]}
     assert [reply["matched"] for reply in replies] == [0, 0, 1]
     assert replies[-1]["sample"] == [rare]
