@@ -22,6 +22,7 @@ from chaos.drills.backends.namespaces_backend import Namespaces
 from chaos.drills.backends.proxies import Proxies
 from chaos.drills.drill import Plan, Result, run
 from chaos.drills.faults import FAULTS, Fault, chosen, drawn
+from chaos.drills.regions.command import main as regions
 from chaos.drills.report.table import closing_table, report_text
 from chaos.drills.report.timeline import timeline
 from chaos.drills.shims import compiler
@@ -32,10 +33,14 @@ _ROUND_SECONDS: Final = 15.0
 _ROUNDS_MAX: Final = 20
 """Rounds of one cluster: then the next ones begin with a new one, since the log must be whole when it is read back."""
 _FAILED, _NOTHING_RUN = 1, 2
+REGIONS: Final = "regions"
+"""In place of faults: `chaos.drills.regions.command`."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code."""
+    if arguments[:1] == [REGIONS]:
+        return regions(arguments[1:])
     asked = _parser().parse_args(arguments)
     kind = _chosen_backend(asked.backend)
     offers = _offers(kind)

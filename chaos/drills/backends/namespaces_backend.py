@@ -72,6 +72,10 @@ class Namespaces(Backend):
     def api(self, number: int) -> str:
         return f"{self._network.address(number)}:{_API}"
 
+    def host(self, number: int) -> Sequence[str]:
+        """Return the beginning of command lines that run on a host."""
+        return self._network.command(number)
+
     def start(self, number: int, launch: Launch) -> NodeProcess:
         return LocalProcess(launch, self._network.command(number))
 

@@ -1,6 +1,7 @@
 """A process with many users of the SDK's `Client`: each submits, waits for the answer and pauses, until SIGTERM.
 
-`DRILL_CROWD` is `CLIENTS USERS PAUSE`: so many clients with so many users each, who pause for PAUSE seconds on average.
+`DRILL_CROWD` is `CLIENTS USERS PAUSE QUEUE`: so many clients with so many users each, who pause for PAUSE seconds on
+average.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ import signal
 
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.sdk_client import submit
-from chaos.drills.load.users import QUEUES
 from raftsched import Client
 
 
-async def _live(client_count: int, user_count: int, pause_seconds: float) -> None:
+async def _live(client_count: int, user_count: int, pause_seconds: float, queue: str) -> None:
     recorder, ended = Recorder.of_process(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
 
     async def use(client: Client) -> None:
         while not ended.is_set():
-            await submit(client, recorder, os.environ["DRILL_WORKER"], QUEUES[-1:])
+            await submit(client, recorder, os.environ["DRILL_WORKER"], [queue])
             await asyncio.sleep(2 * pause_seconds * random.random())
 
     async def belong() -> None:
@@ -36,5 +36,5 @@ async def _live(client_count: int, user_count: int, pause_seconds: float) -> Non
 
 
 if __name__ == "__main__":
-    _clients, _users, _pause = os.environ["DRILL_CROWD"].split()
-    asyncio.run(_live(int(_clients), int(_users), float(_pause)))
+    _clients, _users, _pause, _queue = os.environ["DRILL_CROWD"].split()
+    asyncio.run(_live(int(_clients), int(_users), float(_pause), _queue))

@@ -20,10 +20,10 @@ from chaos.drills.load.users import QUEUES, JobsKnown, User, document_of
 from chaos.drills.nodes import Node
 
 _RAW_WORKERS: Final = 3
-_HERD: Final = "100 1 0.5"
+_HERD: Final = "100 1 0.5 sdk"
 """As `chaos.drills.load.crowd` has it: a hundred clients."""
-_FLAT_OUT: Final = "1 40 0"
-"""The same for each of several hosts: users who wait for nothing but their answers."""
+_FLAT_OUT: Final = "1 40 0 idle"
+"""The same for each of several hosts: users who wait for nothing but their answers. Nobody takes their jobs."""
 _LIVES_MAX: Final = 1000
 """Of one process; each has a range of operation numbers."""
 _UNFINISHED: Final = ("queued", "running", "retrying", "scheduled", "cancelling")

@@ -1,0 +1,1 @@
+"""Five nodes in five regions of the world: their links are as long as between continents."""
