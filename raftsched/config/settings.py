@@ -32,7 +32,7 @@ REREAD: Final[Mapping[str, str]] = {
     "api_tls": "`clients`; files by themselves",
     "peer_tls": "files by themselves",
     "admin_token_file": "the file by itself",
-    "encryption": "keys that were added to the file, to decrypt",
+    "encryption": "keys that were added to the file, and which one is first",
     "secrets": "files by themselves",
 }
 """Setting -> what of it a running node adopts after SIGHUP, or without it (`by themselves`); others need a restart."""

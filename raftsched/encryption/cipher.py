@@ -6,9 +6,11 @@ Theory of operation. Encrypted bytes say for themselves how they are read:
     count    8 bytes
     content  the ciphertext, with its tag of 16 bytes
 
-Each process draws a salt, and derives from it and the key the key that it encrypts with (HMAC-SHA256). The nonce is a
-count that begins at 0. So no key is ever used twice with the same nonce, however much is written. Random nonces would
-limit a key to 2^32 values (NIST SP 800-38D, section 8.3), which a busy cluster writes in some days.
+An `Encryptor` draws a salt, and derives from it and the key the key that it encrypts with (HMAC-SHA256). The nonce is a
+count that begins at 0. Key, salt and count are one object that never changes and is never copied: a process makes one at
+its start, and another one when it begins to encrypt under another key. So no derived key is ever used twice with the same
+nonce, however much is written, and also by a thread that still holds the encryptor of before. Random nonces would limit a
+key to 2^32 values (NIST SP 800-38D, section 8.3), which a busy cluster writes in some days.
 
 The associated data are the head and the *place*, a name of the place on the disk. So bytes that were changed, or moved to
 another place, are not decrypted.
@@ -29,7 +31,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from raftsched.encryption.keys import FIELD, Key, KeyCheck, KeyMissing
+from raftsched.encryption.keys import FIELD, KEY_ID_CHARS_MAX, Key, KeyCheck, KeyMissing
 from raftsched.errors import Invalid, RaftschedError
 
 _VERSION: Final = 1
@@ -38,10 +40,12 @@ _HEAD_BYTES: Final = 2 + _SALT_BYTES
 """Bytes of a head without the key's id."""
 _COUNT_BYTES: Final = 8
 _TAG_BYTES: Final = 16
+OVERHEAD_BYTES_MAX: Final = _HEAD_BYTES + KEY_ID_CHARS_MAX + _COUNT_BYTES + _TAG_BYTES
+"""Bytes by which encrypted bytes are at most longer than their content."""
 _NONCE_FILL: Final = bytes(12 - _COUNT_BYTES)
-_PURPOSE: Final = b"raftsched: key of one process"
+_PURPOSE: Final = b"raftsched: key of one encryptor"
 _DERIVED_KEPT_MAX: Final = 4_096
-"""Derived keys kept in memory. One for each start of a node since its data was last re-encrypted; a kilobyte each."""
+"""Derived keys kept in memory. One for each encryptor since the data was last re-encrypted; a kilobyte each."""
 
 
 class DataUnreadable(RaftschedError):
@@ -53,10 +57,42 @@ class DataUnreadable(RaftschedError):
     code = "data_unreadable"
 
 
+class Encryptor:
+    """Encrypt under one key and one salt, which `random_bytes` draws. May be used by several threads."""
+
+    __slots__ = ("_counts", "_encrypt", "_head", "key_id", "overhead")
+
+    def __init__(self, key: Key, random_bytes: Callable[[int], bytes]) -> None:
+        self.key_id = key.id
+        key_id = key.id.encode()
+        self._head = bytes([_VERSION, len(key_id)]) + key_id + random_bytes(_SALT_BYTES)
+        self._encrypt = _derived(key.secret, self._head).encrypt
+        self._counts = count()
+        self.overhead = len(self._head) + _COUNT_BYTES + _TAG_BYTES
+        """Bytes by which encrypted bytes are longer than their content."""
+
+    def encrypt(self, place: bytes, content: bytes) -> bytes:
+        """Return `content`, encrypted for `place`."""
+        number = next(self._counts).to_bytes(_COUNT_BYTES, "big")
+        head = self._head
+        return head + number + self._encrypt(_NONCE_FILL + number, content, head + place)
+
+    def encrypt_all(self, place: bytes, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+        """Yield the content of each of `rows`, encrypted for the place that begins with `place` and ends with its key.
+
+        It is `encrypt`, written out: the calls are a third of its cost.
+        """
+        head, counts, encrypt = self._head, self._counts, self._encrypt
+        prefix = head + place
+        for key, content in rows:
+            number = next(counts).to_bytes(_COUNT_BYTES, "big")
+            yield head + number + encrypt(_NONCE_FILL + number, content, prefix + key)
+
+
 class Cipher:
     """Encrypt under the first of `keys`, and decrypt under all of them; without keys it does neither.
 
-    `random_bytes` draws the salt. `source` is the keys file, for child processes. A cipher may be used by several threads.
+    `random_bytes` draws salts. `source` is the keys file, for child processes. A cipher may be used by several threads.
     """
 
     def __init__(
@@ -67,14 +103,8 @@ class Cipher:
         self._secrets = {key.id: key.secret for key in keys}
         self._derived: dict[bytes, AESGCM] = {}
         """The key of each head."""
-        self._counts = count()
-        self._head = b""
-        if keys:
-            key_id = keys[0].id.encode()
-            self._head = bytes([_VERSION, len(key_id)]) + key_id + random_bytes(_SALT_BYTES)
-            self._encrypt = self._derive(self._head, keys[0].id).encrypt
-        self.overhead = len(self._head) + _COUNT_BYTES + _TAG_BYTES if keys else 0
-        """Bytes by which encrypted bytes are longer than their content."""
+        self._random_bytes = random_bytes
+        self._encryptor = Encryptor(keys[0], random_bytes) if keys else None
 
     def __bool__(self) -> bool:
         """Return whether it encrypts."""
@@ -83,7 +113,18 @@ class Cipher:
     @property
     def key_id(self) -> str:
         """Return the id of the key under which it encrypts; "" if it does not."""
-        return self.keys[0].id if self.keys else ""
+        return self._encryptor.key_id if self._encryptor else ""
+
+    @property
+    def overhead(self) -> int:
+        """Return by how many bytes the encrypted bytes of now are longer than their content."""
+        return self._encryptor.overhead if self._encryptor else 0
+
+    @property
+    def encryptor(self) -> Encryptor:
+        """Return what encrypts now; the cipher must have keys. Hold it for bytes that must be under the same key."""
+        assert self._encryptor is not None
+        return self._encryptor
 
     @property
     def checks(self) -> tuple[KeyCheck, ...]:
@@ -103,22 +144,15 @@ class Cipher:
         self.keys = (*self.keys, *new)
         return [key.id for key in new]
 
+    def encrypt_under(self, key_id: str) -> None:
+        """Encrypt under this key from now on, one that it has already: it becomes the first."""
+        (first,) = (key for key in self.keys if key.id == key_id)
+        self.keys = (first, *(key for key in self.keys if key.id != key_id))
+        self._encryptor = Encryptor(first, self._random_bytes)
+
     def encrypt(self, place: bytes, content: bytes) -> bytes:
-        """Return `content`, encrypted for `place`."""
-        number = next(self._counts).to_bytes(_COUNT_BYTES, "big")
-        head = self._head
-        return head + number + self._encrypt(_NONCE_FILL + number, content, head + place)
-
-    def encrypt_all(self, place: bytes, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
-        """Yield the content of each of `rows`, encrypted for the place that begins with `place` and ends with its key.
-
-        It is `encrypt`, written out: the calls are a third of its cost.
-        """
-        head, counts, encrypt = self._head, self._counts, self._encrypt
-        prefix = head + place
-        for key, content in rows:
-            number = next(counts).to_bytes(_COUNT_BYTES, "big")
-            yield head + number + encrypt(_NONCE_FILL + number, content, prefix + key)
+        """Return `content`, encrypted for `place`; the cipher must have keys."""
+        return self.encryptor.encrypt(place, content)
 
     def decrypt(self, place: bytes, encrypted: bytes) -> bytes:
         """Return the content of bytes that were encrypted for `place`. Raises `DataUnreadable`, and `KeyMissing`."""
@@ -142,8 +176,12 @@ class Cipher:
             )
         if len(self._derived) >= _DERIVED_KEPT_MAX:
             self._derived = {}
-        derived = self._derived[head] = AESGCM(hmac.digest(secret, _PURPOSE + head, hashlib.sha256))
+        derived = self._derived[head] = _derived(secret, head)
         return derived
+
+
+def _derived(secret: bytes, head: bytes) -> AESGCM:
+    return AESGCM(hmac.digest(secret, _PURPOSE + head, hashlib.sha256))
 
 
 _UNREADABLE: Final = "it was changed after it was written, or belongs to another place"

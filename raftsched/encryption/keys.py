@@ -25,7 +25,8 @@ KEY_BYTES: Final = 32
 KEYS_MAX: Final = 16
 """Keys in one file; each rotation adds one, and those that no node needs any more can be removed."""
 _FILE_BYTES_MAX: Final = 64 * 1024
-_is_id: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}").fullmatch
+KEY_ID_CHARS_MAX: Final = 32
+_is_id: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{KEY_ID_CHARS_MAX - 1}}}").fullmatch
 _CHECK: Final = b"raftsched: check value of a key"
 _CHECK_BYTES: Final = 8
 

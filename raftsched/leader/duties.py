@@ -132,6 +132,7 @@ class Duties:
         self._background_steps: Final = BackgroundSteps(view)
         self._retention: Final = Retention(view, settings)
         self._trimming: Final = Trimming(view, lambda count: randomness.randint(0, count - 1))
+        self._key_adoption: Final = KeyAdoption(view, settings, randomness.randbytes)
         services: tuple[Service, ...] = (
             self._outage,
             self._keeper,
@@ -143,7 +144,7 @@ class Duties:
             self._retention,
             self._trimming,
             ZoneRules(view, zones.RULES_VERSION),
-            KeyAdoption(view, settings.key, randomness.randbytes),
+            self._key_adoption,
         )
         self._posts: Final = tuple(Post(service) for service in services)
         self._keeper_post: Final = next(post for post in self._posts if post.service is self._keeper)
@@ -416,6 +417,7 @@ class Duties:
     def on_settings(self) -> None:
         """Repeat what was computed with former settings."""
         self._retention.restart()
+        self._key_adoption.restart()
 
     def _on_queue(self, write: PutQueue) -> None:
         old, new = write

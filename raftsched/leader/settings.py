@@ -11,7 +11,7 @@ from raftsched.encryption.keys import KeyCheck
 class LeaderSettings:
     """Times in milliseconds, all positive; the same on every node, since any of them may lead.
 
-    `cancel_grace_ms` and `retention_ms` may change while a leader uses them; the others don't.
+    `cancel_grace_ms`, `retention_ms` and `key` may change while a leader uses them; the others don't.
     """
 
     lease_ttl_ms: int = 10_000

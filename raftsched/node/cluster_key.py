@@ -34,5 +34,7 @@ def difference(cluster_key: ClusterKey | None, keys: Sequence[Key]) -> str:
     if not keys:
         return f"this node encrypts nothing, and the leader does: set {FIELD}, and restart it"
     if cluster_key.key_id not in {key.id for key in keys}:
-        return f"the keys file of this node lacks the leader's key {cluster_key.key_id}: add it, and restart the node"
-    return f"the leader encrypts with the key {cluster_key.key_id}, this node with {keys[0].id}: restart it with the same file"
+        return (
+            f"the keys file of this node lacks the leader's key {cluster_key.key_id}: add it, and send the node SIGHUP"
+        )
+    return f"the leader encrypts with the key {cluster_key.key_id}, this node with {keys[0].id}: give it the same file, and send it SIGHUP"

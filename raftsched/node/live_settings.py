@@ -13,23 +13,23 @@ import structlog
 from msgspec.structs import replace
 
 from raftsched.config import REREAD, ConfigInvalid, NodeConfig, Places, ReadConfig
-from raftsched.encryption.cipher import Cipher
 from raftsched.encryption.keys import Key
 from raftsched.errors import RaftschedError
+from raftsched.node.key_ring import KeyRing
 from raftsched.node.preflight import keys_of
 
 _log = structlog.get_logger()
 
 
 class LiveSettings:
-    """The settings of a running node; `adopt` is called with new ones, after their keys were added to `cipher`."""
+    """The settings of a running node; `adopt` is called with new ones, after their keys were given to `key_ring`."""
 
     def __init__(
-        self, config: NodeConfig, read: Callable[[], ReadConfig], cipher: Cipher, adopt: Callable[[NodeConfig], None]
+        self, config: NodeConfig, read: Callable[[], ReadConfig], key_ring: KeyRing, adopt: Callable[[NodeConfig], None]
     ) -> None:
         self._config = config
         self._read = read
-        self._cipher = cipher
+        self._key_ring = key_ring
         self._adopt = adopt
         self._asked = asyncio.Event()
 
@@ -50,8 +50,10 @@ class LiveSettings:
         try:
             given = self._read()
             places = given.places
-            keys = keys_of(given.config)
-            self._cipher.require_known(keys)
+            # The file at another path waits for a restart, like the setting.
+            keys = keys_of(given.config) if given.config.encryption == self._config.encryption else ()
+            if keys:
+                self._key_ring.check(keys)
         except ConfigInvalid as error:
             self._refuse(error.faults)
             return
@@ -68,12 +70,10 @@ class LiveSettings:
         wanted = _live_part(before, given)
         names = [name for name in NodeConfig.__struct_fields__ if getattr(given, name) != getattr(before, name)]
         live = [name for name in names if getattr(wanted, name) == getattr(given, name)]
-        added = self._cipher.add(keys) if self._cipher else []
+        added = self._key_ring.take(keys) if keys else []
         self._config = wanted
         self._adopt(wanted)
         waiting = [name for name in names if name not in live]
-        if keys and keys[0].id != self._cipher.key_id:
-            waiting.append("encryption.keys_file (the first key, which encrypts)")
         _log.info("config_reread", changed=live, keys_added=added, needs_restart=waiting)
 
 

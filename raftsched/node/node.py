@@ -58,6 +58,7 @@ from raftsched.node.cluster_key import require_cluster_key
 from raftsched.node.executor_process import ExecutorProcess, commands_of
 from raftsched.node.facts import Expiry
 from raftsched.node.identity import DirectoryClaim
+from raftsched.node.key_ring import KeyRing
 from raftsched.node.live_settings import LiveSettings
 from raftsched.node.metrics import NodeMetrics
 from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
@@ -162,6 +163,7 @@ class Node:
             self._build(directory)
             self._backups = self._make_backups(directory)
             self._reencryption = Reencryption(self.node_id, cipher, claim, self._machine, self._journal)
+            self._key_ring = KeyRing(cipher, claim, self._journal, self._on_key)
             await self._live()
             self._machine.close()
             log.info("node_stopped")
@@ -357,7 +359,7 @@ class Node:
     async def _keep_settings(self) -> None:
         if self._read_settings is None:
             return
-        live = LiveSettings(self.config, self._read_settings, self._cipher, self._adopt)
+        live = LiveSettings(self.config, self._read_settings, self._key_ring, self._adopt)
 
         def ask() -> None:
             live.ask()
@@ -377,6 +379,12 @@ class Node:
             self._leadership.on_settings()
         if isinstance(self._door, TokenDoor):
             self._door.set_clients(_certified_clients(config))
+
+    def _on_key(self) -> None:
+        """Let the cluster know by which key this node encrypts, if it leads."""
+        self._leader_settings.key = self._cipher.checks[0]
+        if self._leadership is not None:
+            self._leadership.on_settings()
 
     async def _watch_cluster(self) -> None:
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,12 @@ def test_keys_are_rotated_under_load_and_a_kill_and_are_never_given_up_in_silenc
         submitter.start()
         try:
             write_keys(keys, "k2", "k1")
-            restart(cluster)
-            assert {(each["key"], each["state"]) for each in statuses(cluster)} == {("k2", "incomplete")}
+            for node in cluster.nodes:
+                node.signal(signal.SIGHUP)
+            switched = {("k2", "incomplete")}
+            cluster.wait_until(
+                lambda: {(each["key"], each["state"]) for each in statuses(cluster)} == switched, what="the new key"
+            )
             begun = run_cli("encryption", "rotate", "--no-wait", RAFTSCHED_URL=urls)
             assert begun.returncode == 0, begun.stderr
             leader = cluster.wait_for_leader()

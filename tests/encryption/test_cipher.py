@@ -36,6 +36,22 @@ def test_cipher_decrypts_under_each_of_its_keys() -> None:
     assert (key_id_of(encrypted), key_id_of(both.encrypt(b"here", b"yes"))) == ("k1", "k2")
 
 
+def test_cipher_that_changes_its_key_while_others_write_uses_no_nonce_twice() -> None:
+    cipher, place, rows = Cipher((OLD, NEW)), b"place", [(b"key", b"yes")] * 3
+    under_way = cipher.encryptor.encrypt_all(place, rows)
+    held = cipher.encryptor
+    written = [next(under_way)]
+    for key in (NEW, OLD, NEW):  # the first key once more has another salt
+        cipher.encrypt_under(key.id)
+        assert cipher.keys[0] is key
+        written += [cipher.encrypt(b"placekey", b"yes"), held.encrypt(b"placekey", b"yes")]
+    written += under_way
+    assert [key_id_of(each) for each in written[:3]] == ["k1", "k2", "k1"]
+    assert [cipher.decrypt(b"placekey", each) for each in written] == [b"yes"] * 9
+    content_bytes = 3 + 16
+    assert len({each[:-content_bytes] for each in written}) == 9, "head and count: the derived key and its nonce"
+
+
 @for_each("keys", [(), (NEW,)])
 def test_cipher_names_the_key_that_it_lacks(keys: tuple[Key, ...]) -> None:
     encrypted = Cipher((OLD,)).encrypt(b"here", b"yes")

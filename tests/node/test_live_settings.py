@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,13 @@ from typing import Any
 import pytest
 import structlog
 
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched import config
+from raftsched.consensus.journal.journal import Journal
 from raftsched.encryption.cipher import NO_KEYS, Cipher
 from raftsched.encryption.keys import read_keys
+from raftsched.node.identity import DirectoryClaim
+from raftsched.node.key_ring import KeyRing
 from raftsched.node.live_settings import LiveSettings
 
 TLS = '[api_tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "ca"\n'
@@ -29,7 +34,14 @@ class Running:
         self.write()
         self.write_keys(*keys)
         self.cipher = Cipher(read_keys(self.keys_file)) if keys else NO_KEYS
-        self.live = LiveSettings(self.read().config, self.read, self.cipher, self.adopted.append)
+        self.claim = DirectoryClaim(directory / "data", node_id="n1", cluster="c")
+        self.journal = Journal(SimulatedDisk(random.Random(1)), cipher=self.cipher)
+        self.start()
+
+    def start(self) -> None:
+        """Begin with the settings of now."""
+        key_ring = KeyRing(self.cipher, self.claim, self.journal)
+        self.live = LiveSettings(self.read().config, self.read, key_ring, self.adopted.append)
 
     def read(self) -> config.ReadConfig:
         return config.read(self.file, {})
@@ -49,7 +61,7 @@ class Running:
         """Return the line of the log."""
         with structlog.testing.capture_logs() as lines:
             self.live.reread()
-        (line,) = lines
+        (line,) = (line for line in lines if line["event"].startswith("config_"))
         return dict(line)
 
 
@@ -69,7 +81,7 @@ def test_clients_with_certificates_are_adopted_but_not_another_certificate(tmp_p
     running = Running(tmp_path)
     running.write(tables=TLS)
     assert running.reread()["needs_restart"] == ["api_tls"]
-    running.live = LiveSettings(running.read().config, running.read, NO_KEYS, running.adopted.append)
+    running.start()
     running.write(tables=TLS + CLIENT)
     assert running.reread()["changed"] == ["api_tls"]
     assert [client.name for tls in (running.adopted[-1].api_tls,) if tls for client in tls.clients] == ["a"]
@@ -95,17 +107,31 @@ def test_settings_at_fault_change_nothing_and_are_named_with_their_line(
     assert running.adopted == []
 
 
-def test_a_key_that_was_added_decrypts_and_a_changed_one_is_refused(tmp_path: Path) -> None:
+def test_the_first_key_encrypts_from_now_on_and_a_changed_or_missing_one_is_refused(tmp_path: Path) -> None:
     running = Running(tmp_path, keys=(1,))
+    running.claim.need_key(running.cipher.checks[0])
+    old = running.cipher.encrypt(b"place", b"content")
     running.write_keys(2, 1)
     line = running.reread()
-    assert (line["keys_added"], line["needs_restart"]) == (
-        ["k2"],
-        ["encryption.keys_file (the first key, which encrypts)"],
-    )
+    assert (line["keys_added"], line["needs_restart"], running.cipher.key_id) == (["k2"], [], "k2")
+    assert [key.id for key in running.claim.keys] == ["k2", "k1"], "recorded before it encrypts"
+    assert running.cipher.decrypt(b"place", old) == b"content"
     other = Cipher(read_keys(running.keys_file))
     assert running.cipher.decrypt(b"place", other.encrypt(b"place", b"content")) == b"content"
-    assert running.cipher.key_id == "k1"
-    running.keys_file.write_text(running.keys_file.read_text().replace("k2 Ag", "k2 AA"))
-    line = running.reread()
-    assert (line["event"], "k2 has other bytes" in line["faults"][0]) == ("config_refused", True)
+    good = running.keys_file.read_text()
+    for bad, reason in ((good.replace("k2 Ag", "k2 AA"), "k2 has other bytes"), (good[: good.index("k1")], "k1")):
+        running.keys_file.write_text(bad)
+        line = running.reread()
+        assert (line["event"], reason in line["faults"][0]) == ("config_refused", True), line
+    assert running.cipher.key_id == "k2"
+
+
+def test_a_key_that_cannot_be_recorded_encrypts_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path, keys=(1,))
+    (tmp_path / "data" / "node.json.new").mkdir()
+    running.write_keys(2, 1)
+    running.reread()
+    assert (running.cipher.key_id, running.claim.keys) == ("k1", ())
+    (tmp_path / "data" / "node.json.new").rmdir()
+    running.reread()
+    assert running.cipher.key_id == "k2"

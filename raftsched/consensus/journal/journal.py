@@ -24,7 +24,7 @@ compression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import overload
 
@@ -74,6 +74,9 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._is_unmarked = False  # written, and no MARK behind it
         self._mark_due = False
         self._oldest_entry: Entry | None = None
+        self._changes: list[Callable[[], None]] = []
+        """They wait for the end of the next `write`; see `change_files`."""
+        self._begins_file = False
         register = VolatileRegister() if register is None else register
         with self._failing_for_good("start"):
             require_newest(disk, register.newest)
@@ -87,7 +90,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._written_state = self._state()
         self._oldest_segment = recovered.oldest
         self._own_segment = self._writer.number
-        """The first segment that this object has written."""
+        """The first segment that this object has written since its start, and since the latest `change_files`."""
         self._sweep_due = True
         log.info(
             "journal_opened",
@@ -210,11 +213,13 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
 
     @property
     def has_older_files(self) -> bool:
-        """Return whether there are files that an earlier process has written, perhaps under another key."""
+        """Return whether there are files that were written before the start, or before the latest `change_files`: perhaps
+        under another key.
+        """
         return self._oldest_segment < self._own_segment
 
     def drop_older_files(self, durable_index: int) -> None:
-        """Drop entries, so that the files of earlier processes are removed, as far as that is possible.
+        """Drop entries, so that older files are removed, as far as that is possible.
 
         The state machine must hold the effects of the entries up to `durable_index` durably. The log then begins there.
         If its last entry is in an older file, that entry is written again. Call it until there are no older files.
@@ -224,6 +229,24 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self.compact_to(durable_index)
         if durable_index == self._table.last and 0 < self._table.segment(0) < self._own_segment:
             self._replace_by(self._first_entry())
+
+    def change_files(self, change: Callable[[], None]) -> None:
+        """Call `change` between two groups, such as to encrypt under another key; later groups go to new files.
+
+        It is called at once, or at the end of the next `write` if records wait for that: the table has the sizes that they
+        will have on the disk.
+        """
+        self._require_usable()
+        self._changes.append(change)
+        if not self._pending:
+            self._change_files()
+
+    def _change_files(self) -> None:
+        changes, self._changes = self._changes, []
+        self._own_segment = self._writer.number + 1
+        self._begins_file = True
+        for change in changes:
+            change()
 
     def setCurrentTerm(self, term: int, voted: str | None) -> None:  # noqa: N802  # pysyncobj's name
         """Store the term, and this node's vote in it."""
@@ -265,8 +288,9 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
             return
         records = self._pending
         with self._failing_for_good("write"):
-            if records and self._writer.size >= self._segment_bytes:
+            if records and (self._begins_file or self._writer.size >= self._segment_bytes):
                 offsets = self._writer.append_to_new(self._written_state, records)
+                self._begins_file = False
             else:
                 offsets = self._writer.append(records)
         self._pending = []
@@ -276,6 +300,8 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._written_state = self._state()
         self._place(records, offsets)
         self._table.evict()
+        if self._changes:
+            self._change_files()
 
     def datasync(self) -> None:
         """Make the written group durable. Blocks; the only method that another thread may call."""

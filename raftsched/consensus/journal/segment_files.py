@@ -22,7 +22,7 @@ from raftsched.consensus.journal.segments import (
     encode_header,
     segment_name,
 )
-from raftsched.encryption.cipher import NO_KEYS, Cipher
+from raftsched.encryption.cipher import NO_KEYS, OVERHEAD_BYTES_MAX, Cipher
 from raftsched.ports import AppendFile, Disk
 
 START_NAME = "start.tmp"
@@ -119,7 +119,8 @@ def read_entries(disk: Disk, table: LogTable, start: int, stop: int, cipher: Cip
 def _read_from_one(disk: Disk, table: LogTable, start: int, stop: int, cipher: Cipher) -> list[Entry]:
     number = table.segment(start)
     base, end = table.extent(start)[0], table.extent(stop - 1)[1]
-    data = disk.read(segment_name(number), base, end - base)
+    # An entry that a start wrote again, under another key than before, may be longer than the table says.
+    data = disk.read(segment_name(number), base, end - base + OVERHEAD_BYTES_MAX)
     entries = []
     for position in range(start, stop):
         offset = table.extent(position)[0]

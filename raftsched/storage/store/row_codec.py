@@ -73,7 +73,7 @@ class RowCodec:
         self.refuses_plain = False
         """A plain row of a table that is encrypted is not accepted."""
         self._cipher = cipher
-        self._checks = {check.id: check for check, _ in known} | {check.id: check for check in cipher.checks}
+        self._checks = {check.id: check for check, _ in known}
         self.counts = Counter({check.id: number for check, number in known})
         """The count of encrypted rows of each key."""
         self._encrypted = frozenset(ENCRYPTED_TABLES) if cipher else frozenset[Table]()
@@ -85,7 +85,7 @@ class RowCodec:
         plain = value + pack_seal(seal_of(table, key, value))
         if table not in self._encrypted or (table is Table.META and key == KEYS_KEY):
             return plain
-        encrypted = self._cipher.encrypt(_PLACES[table] + key, plain)
+        encrypted = self._cipher.encryptor.encrypt(_PLACES[table] + key, plain)
         return encrypted + pack_seal(crc32(encrypted, crc32(key, _ENCRYPTED_SEEDS[table] | len(key))))
 
     def encode_all(self, table: Table, rows: dict[bytes, bytes], sums: Sums) -> list[Row]:
@@ -93,11 +93,12 @@ class RowCodec:
         plain = sealed_rows(table, rows, sums)
         if table not in self._encrypted:
             return plain
-        self.counts[self._cipher.key_id] += len(rows)
+        encryptor = self._cipher.encryptor
+        self.counts[encryptor.key_id] += len(rows)
         seed = _ENCRYPTED_SEEDS[table]
         return [  # `encode`, written out: the calls are half of its cost
             (key, encrypted + pack_seal(crc32(encrypted, crc32(key, seed | len(key)))))
-            for (key, _), encrypted in zip(plain, self._cipher.encrypt_all(_PLACES[table], plain), strict=True)
+            for (key, _), encrypted in zip(plain, encryptor.encrypt_all(_PLACES[table], plain), strict=True)
         ]
 
     def decode(self, table: Table, key: bytes, stored: bytes) -> bytes:
@@ -143,8 +144,11 @@ class RowCodec:
 
     def encoded_keys(self) -> bytes:
         """Return the value of `KEYS_KEY`: the keys that any row needs, and their counts."""
+        checks = self._checks
+        if not self.counts.keys() <= checks.keys():  # the node encrypts under a new key
+            checks |= {check.id: check for check in self._cipher.checks}
         return _encode_keys(
-            RowKeys(tuple((self._checks[key_id], count) for key_id, count in sorted(self.counts.items()) if count))
+            RowKeys(tuple((checks[key_id], count) for key_id, count in sorted(self.counts.items()) if count))
         )
 
     def _plain_of(self, table: Table, key: bytes, stored: bytes) -> bytes:

@@ -37,7 +37,7 @@ class Run:
         self.disk = SimulatedDisk(random.Random(seed + 1))
         self.segment_bytes = self.randomness.choice([200, 1_000, 5_000])
         self.cache_bytes = self.randomness.choice([0, 500, 100_000])
-        self.keys = [Key("k1", b"1" * 32), Key("k2", b"2" * 32)] if seed % 2 else []
+        self.keys = [Key("k1", b"1" * 32), Key("key-two", b"2" * 32)] if seed % 2 else []
         self.entries: list[tuple[bytes, int, int]] = []
         self.term = 0
         self.voted: str | None = None
@@ -53,14 +53,17 @@ class Run:
         self.past.append(self.now())
 
     def opened(self) -> Journal:
-        self.randomness.shuffle(self.keys)
+        self.randomness.shuffle(self.keys)  # ids of other lengths: what a start writes again has another size
         self.cipher = Cipher(self.keys, self.randomness.randbytes)
         return Journal(self.disk, segment_bytes=self.segment_bytes, cache_bytes=self.cache_bytes, cipher=self.cipher)
 
     def step(self) -> None:
         change = self.randomness.choices(
-            [self.add, self.truncate, self.vote, self.compact, self.reset, self.clear, self.drop_older_files],
-            weights=[10, 2, 2, 2, 0.5, 0.2, 2],
+            [
+                *(self.add, self.truncate, self.vote, self.compact, self.reset, self.clear),
+                *(self.drop_older_files, self.change_key),
+            ],
+            weights=[10, 2, 2, 2, 0.5, 0.2, 2, 0.5],
         )[0]
         change()
         self.remember()
@@ -120,6 +123,11 @@ class Run:
             if self.journal.has_older_files:
                 self.journal.drop_older_files(self.entries[position][1])
                 del self.entries[:position]
+
+    def change_key(self) -> None:
+        if self.keys:
+            key_id = self.randomness.choice(self.keys).id
+            self.journal.change_files(lambda: self.cipher.encrypt_under(key_id))
 
     # -- crashes -------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from raftsched.encryption.keys import Key, KeyMissing
 from tests.consensus.journals import held, new_disk, segments
 from tests.for_each import for_each
 
-OLD, NEW = Key("k1", b"1" * 32), Key("k2", b"2" * 32)
+OLD, NEW = Key("k1", b"1" * 32), Key("key-two", b"2" * 32)
 CANARY = b"canary-4711"
 
 
@@ -80,6 +80,31 @@ def test_journal_drops_the_files_of_older_keys_at_rest_and_under_load(more_entri
     assert not journal.has_older_files
     assert journal[-1] == last
     assert CANARY not in content(disk)
+    expected = held(journal)
+    disk.kill()
+    assert held(opened(disk, NEW)) == expected
+
+
+@for_each("waiting", [0, 3])
+def test_journal_that_runs_changes_its_key_between_groups_and_drops_what_is_older(waiting: int) -> None:
+    disk = new_disk()
+    cipher = Cipher((OLD, NEW))
+    journal = Journal(disk, segment_bytes=10_000, cache_bytes=0, cipher=cipher)
+    for index in range(1, 31):
+        journal.add(CANARY, index, 1)
+    journal.sync()
+    for index in range(31, 31 + waiting):
+        journal.add(CANARY, index, 1)
+    journal.change_files(lambda: cipher.encrypt_under(NEW.id))
+    assert cipher.key_id == (OLD.id if waiting else NEW.id), "what waits has the size that it was counted with"
+    journal.sync()
+    journal.add(CANARY, journal.last_index + 1, 1)
+    journal.sync()
+    assert [entry[0] for entry in journal[:]] == [CANARY] * len(journal)
+    assert journal.has_older_files
+    journal.drop_older_files(journal.last_index)
+    journal.sync()
+    assert not journal.has_older_files
     expected = held(journal)
     disk.kill()
     assert held(opened(disk, NEW)) == expected
