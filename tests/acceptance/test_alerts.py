@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import signal
+import ssl
+import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from operator import le
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from raftsched.cli.local.cluster import LocalCluster, LocalNode
+from raftsched import limits
+from raftsched.cli.local.cluster import HOST, LocalCluster, LocalNode
 from raftsched.metrics.catalog import METRICS, Scope
-from tests.acceptance.conftest import StartWorker, run_cli
+from tests import tiers
+from tests.acceptance.conftest import FAST, StartWorker, run_cli
 from tests.acceptance.http import ask, lease, report, submit
 from tests.metrics.alerting import Timeline, promtool
 from tests.metrics.scene import scraped
+from tests.secured import SecuredCluster
+from tests.small_disk import SmallDiskNode
 
 
 def read(node: LocalNode) -> str | None:
     """The metrics of a node; None if it does not answer."""
+    tls = ssl.create_default_context(cafile=node.ca_file) if node.ca_file else None
     try:
-        with urllib.request.urlopen(f"{node.api}/metrics", timeout=2) as reply:
+        with urllib.request.urlopen(f"{node.api}/metrics", timeout=2, context=tls) as reply:
             return str(reply.read().decode())
     except OSError:
         return None
@@ -66,6 +75,67 @@ def timeline(cluster: LocalCluster) -> Timeline:
     return timeline
 
 
+class OneNode(SecuredCluster):
+    """A node by itself, with a small disk, and a certificate that can be replaced by a shorter one."""
+
+    node_type = SmallDiskNode
+
+
+@pytest.fixture(scope="module")
+def one_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneNode]:
+    settings = FAST | {"disk_reserve_mib": 0}
+    with OneNode(tmp_path_factory.mktemp("one") / "node", node_count=1, settings=settings) as cluster:
+        with tiers.shared():
+            cluster.wait_for_leader()
+        yield cluster
+
+
+def test_disk_that_is_nearly_full(one_node: OneNode, tmp_path: Path) -> None:
+    [node] = one_node.nodes
+    assert isinstance(node, SmallDiskNode)
+    timeline = Timeline()
+    timeline.add(0, scrape(one_node))
+    node.fill(free=0.1)
+    timeline.add(5, scrape(one_node))
+    assert value_of(one_node, "raftsched_disk_size_bytes") == node.DISK_BYTES
+    timeline.check("RaftschedDiskLow", tmp_path, silent_at=9, firing_at=11)
+
+
+def test_certificate_that_expires_soon(one_node: OneNode, tmp_path: Path) -> None:
+    timeline = Timeline()
+    timeline.add(0, scrape(one_node))
+    paths = ("--ca", str(one_node.files / "ca1"), "--out", str(one_node.files / "n1"), "--replace")
+    issued = run_cli("tls", "issue", *paths, "--name", "n1", "--host", HOST, "--days", "14")
+    assert issued.returncode == 0, issued.stderr
+    one_node.hang_up()
+    one_node.wait_for_renewals(1)
+    timeline.add(5, scrape(one_node))
+    timeline.check("RaftschedCertificateExpires", tmp_path, silent_at=4, firing_at=7)
+
+
+class Freeze(NamedTuple):
+    """A node that is frozen over a fire time of its schedule, and its metrics from before."""
+
+    fire_time_s: float
+    before: dict[str, str | None]
+
+
+@pytest.fixture(scope="module")
+def freeze(one_node: OneNode) -> Freeze:
+    """Freeze the node by itself, for the last test of the module: a fire time is late after a minute only."""
+    [node] = one_node.nodes
+    fire_time_s = time.time() + 5
+    context = one_node.client_context()
+    start_at = datetime.fromtimestamp(fire_time_s, UTC).isoformat()
+    schedule = {"name": "hourly", "every": "1h", "start_at": start_at, "job": {"name": "dump"}}
+    ask(node.api, "POST", "/schedules", schedule, tls=context)
+    before = scrape(one_node)
+    node.signal(signal.SIGSTOP)
+    assert time.time() < fire_time_s, "frozen too late, the schedule may have fired"
+    return Freeze(fire_time_s, before)
+
+
+@pytest.mark.usefixtures("freeze")  # from here on, so that the minute passes while other tests run
 def test_every_metric_is_exported_and_a_leader_that_was_deposed_exports_none_of_the_cluster(
     cluster: LocalCluster, queue: str
 ) -> None:
@@ -187,3 +257,14 @@ def test_backup_that_is_old_or_was_never_made(cluster: LocalCluster, tmp_path: P
     made = Timeline(step_seconds=120)
     made.add(0, scrape(cluster))
     made.check("RaftschedBackupOld", tmp_path, silent_at=48 * 60 + 50, firing_at=48 * 60 + 65)
+
+
+def test_fire_time_that_is_late(one_node: OneNode, freeze: Freeze, tmp_path: Path) -> None:
+    late_at_s = freeze.fire_time_s + limits.LATE_FIRING_MS / 1000
+    one_node.wait_until(lambda: time.time() > late_at_s, what="the fire time to be late", seconds=90)
+    one_node.nodes[0].signal(signal.SIGCONT)
+    wait_for(one_node, 'raftsched_firings_total{outcome="late"}')
+    timeline = Timeline()
+    timeline.add(0, freeze.before)
+    timeline.add(5, scrape(one_node))
+    timeline.check("RaftschedScheduleLate", tmp_path, silent_at=4, firing_at=6)

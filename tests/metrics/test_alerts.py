@@ -1,41 +1,23 @@
-"""The files for Prometheus and Grafana, and alerts whose fault no cluster on one machine has."""
+"""The files for Prometheus and Grafana, and the pages of the runbook."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
-import pytest
 import yaml
 
-from raftsched import limits
 from raftsched.cli.main import main
-from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.schedule import Firing, ScheduleId
-from raftsched.core.state.writes import PutFiring
 from raftsched.metrics.catalog import METRICS, Kind
-from raftsched.metrics.exposition import exposition
-from raftsched.metrics.job_events import JobEvents
-from raftsched.node.facts import Expiry
-from raftsched.node.metrics import certificate_readings, disk_readings
-from tests.metrics.alerting import ALERTS, RULES, Timeline, promtool
+from tests.metrics.alerting import ALERTS, RULES, promtool
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/runbook"
 SERIES = {metric.name for metric in METRICS if metric.kind is not Kind.HISTOGRAM} | {
     f"{metric.name}_{end}" for metric in METRICS if metric.kind is Kind.HISTOGRAM for end in ("bucket", "count", "sum")
 }
-
-
-def text_of(readings: object) -> dict[str, str | None]:
-    return {"n1": b"".join(exposition(readings)).decode()}  # type: ignore[arg-type]
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_rules_and_settings_pass_promtool() -> None:
@@ -100,34 +82,3 @@ def unknown_words(line: str) -> list[str]:
         command, words = found, words[1:]
     known = {option for parameter in command.params for option in parameter.opts}
     return [word for word in words if word.startswith("--") and word not in known]
-
-
-# -- faults -----------------------------------------------------------------------------------------------------------
-
-
-def test_fire_time_that_is_late(tmp_path: Path) -> None:
-    events, timeline = JobEvents(), Timeline()
-    timeline.add(0, text_of(events.readings()))
-    fire_time_ms = TimeMs(1_900_000_000_000)
-    late = Firing(fire_time_ms, job_id=JobId(bytes(16)), decided_at_ms=TimeMs(fire_time_ms + limits.LATE_FIRING_MS))
-    events.on_records([PutFiring(ScheduleId(bytes(16)), late)])
-    timeline.add(5, text_of(events.readings()))
-    timeline.check("RaftschedScheduleLate", tmp_path, silent_at=4, firing_at=6)
-
-
-def test_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "journal").mkdir()
-    timeline = Timeline()
-    usage = shutil.disk_usage(tmp_path)
-    for minute, free in ((0, usage.total // 2), (5, usage.total // 7)):
-        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
-        timeline.add(minute, text_of(disk_readings(tmp_path)))
-    timeline.check("RaftschedDiskLow", tmp_path, silent_at=9, firing_at=11)
-
-
-def test_certificate_that_expires_soon(tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    expiry = Expiry("api_tls", (now + timedelta(days=14, minutes=30)).timestamp())
-    timeline = Timeline()
-    timeline.add(0, text_of(certificate_readings([expiry, Expiry("peer_tls", 0.0)])))
-    timeline.check("RaftschedCertificateExpires", tmp_path, silent_at=29, firing_at=32)

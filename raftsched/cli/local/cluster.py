@@ -72,13 +72,17 @@ class LocalNode:
         environment = os.environ | {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data_directory)}
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603  # our own module, by our own interpreter
-                [sys.executable, "-m", "raftsched", "node", "--config", str(config), UNTIL_STDIN_ENDS],
+                self.command(config),
                 env=environment,
                 stdin=lifeline(),
                 stdout=log,
                 stderr=log,
                 process_group=0,  # only we get Ctrl-C; and without us the kernel ends a paused node, which reads nothing
             )
+
+    def command(self, config: Path) -> list[str]:
+        """Return the command line of the process."""
+        return [sys.executable, "-m", "raftsched", "node", "--config", str(config), UNTIL_STDIN_ENDS]
 
     def signal(self, number: signal.Signals) -> None:
         if self.process is not None and self.is_running:
