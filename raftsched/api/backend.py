@@ -53,6 +53,9 @@ class Backend(Protocol):
     async def leader_change(self, since: int) -> None:
         """Wait until `leader_change_count` differs from `since`."""
 
+    def round_trip_ms(self) -> int:
+        """Return the longest round trip between the leader and another node, as far as this node knows; 0 = unknown."""
+
     def fresh_state(self) -> StateReader:
         """Return the state, at least as new as any earlier answer; raises `NotLeader` or `Unavailable`."""
 

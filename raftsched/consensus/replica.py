@@ -540,6 +540,11 @@ class Replica:
         """
         return self._engine.measured.round_trips.warning
 
+    @property
+    def round_trip_ms(self) -> int:
+        """Return the longest round trip between the leader and another node, as far as this node knows; 0 = unknown."""
+        return self._engine.measured.round_trips.known_ms
+
     def status(self) -> ReplicaStatus:
         """A look at this replica."""
         engine, journal = self._engine, self._journal

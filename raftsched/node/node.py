@@ -504,6 +504,9 @@ class Node:
     async def leader_change(self, since: int) -> None:
         await self._replica.leader_change(since)
 
+    def round_trip_ms(self) -> int:
+        return self._replica.round_trip_ms
+
     def fresh_state(self) -> State:
         self._replica.check_fresh()
         return self._machine.state

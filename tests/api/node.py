@@ -100,6 +100,7 @@ class SimulatedNode:
         self.request_times = RequestTimes()
         self.job_events = JobEvents()
         self._gauges = ClusterGauges(self.job_events)
+        self.longest_round_trip_ms = 0
         self.followers: list[SimulatedNode] = []
         if leader is not None:
             leader.followers.append(self)
@@ -125,6 +126,9 @@ class SimulatedNode:
 
     def leader_url(self) -> str | None:
         return self.leader.api_url if self.leader else None
+
+    def round_trip_ms(self) -> int:
+        return self.longest_round_trip_ms
 
     async def leader_change(self, since: int) -> None:
         """Wait for `elect`."""

@@ -17,6 +17,7 @@ _CUT_SECONDS: Final = 15.0
 _STARTED_SECONDS: Final = 6.0
 """Time for processes to start, and to connect."""
 _LEAD_SECONDS: Final = 30.0
+_ASKED: Final = 3
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class Notes:
 
     terms: list[tuple[str, int, int]] = field(default_factory=list)
     """(fault, term at its begin, term at its end) of rounds that must elect nobody."""
+    problems: set[str] = field(default_factory=set)
+    """Problems that a node sees in a cluster without any."""
 
 
 def calm(seconds: float, leader: int, notes: Notes) -> Fault:
@@ -35,6 +38,7 @@ def calm(seconds: float, leader: int, notes: Notes) -> Fault:
         before = await _term(scene)
         yield REGIONS[leader]
         notes.terms.append(("calm", before, await _term(scene)))
+        notes.problems |= await _problems(scene)
 
     return _fault(strike, "calm", seconds)
 
@@ -96,6 +100,15 @@ async def _term(scene: Scene) -> int:
     leader = await scene.leader()
     _, document = await scene.cluster.get(leader, "/api/v1/cluster")
     return int(document["term"])
+
+
+async def _problems(scene: Scene) -> set[str]:
+    """Return the problems that nodes tell of each time when they are asked: a lost packet may cause one once."""
+    told = []
+    for _ in range(_ASKED):
+        answers = [await scene.cluster.get(node, "/api/v1/cluster") for node in scene.nodes]
+        told.append({problem["text"] for _, document in answers for problem in document.get("problems", ())})
+    return set.intersection(*told)
 
 
 async def _give_lead(scene: Scene, region: int) -> None:

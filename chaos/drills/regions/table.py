@@ -28,7 +28,7 @@ def found_faults(result: Result, notes: Notes) -> list[str]:
         if cut.fault.startswith("cut")
         for worker in workers_that_stopped(result.events, cut)
     ]
-    return elections + stopped
+    return elections + stopped + [f"a problem in calm: {text}" for text in sorted(notes.problems)]
 
 
 def summary(result: Result) -> str:

@@ -1,8 +1,8 @@
 """Show the cluster's leader and nodes, change its members, and transfer leadership.
 
 The leader knows most, so other nodes ask it. But operators need an answer in an outage, so a node that cannot reach the
-leader within `_ASK_SECONDS` answers from its own knowledge. Whoever answers asks each node that is up for its facts, and
-waits `_FACTS_SECONDS` at most.
+leader in time answers from its own knowledge. Whoever answers asks each node that is up for its facts, and waits
+`_FACTS_SECONDS` and a few round trips at most.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from raftsched.wire.cluster import (
 )
 
 _FACTS_SECONDS: Final = 0.4
-_ASK_SECONDS: Final = _FACTS_SECONDS + 0.4
+"""Time in which a node that is near tells its facts."""
+_ROUND_TRIPS: Final = 3
+"""Of a request on a new connection: TCP, TLS, the request itself."""
 _FACTS_PATH: Final = "/cluster/node"
 _decode_facts: Final = msgspec.json.Decoder(NodeFacts).decode
 _log = structlog.get_logger()
@@ -92,7 +94,7 @@ class Cluster:
         try:
             leader_url = self._forwarder.leader_elsewhere(request)
             if leader_url is not None:
-                return await self._forwarder.forward(request, leader_url, wait_seconds=_ASK_SECONDS)
+                return await self._forwarder.forward(request, leader_url, wait_seconds=2 * self._facts_seconds())
         except Unavailable as error:
             _log.debug("leader_not_asked", error=str(error))
         return json_response(await self._status(request))
@@ -125,11 +127,15 @@ class Cluster:
             return self._backend.facts()
         if node.state == "down":
             return None
-        body = await self._forwarder.ask(request, node.api, BASE_PATH + _FACTS_PATH, seconds=_FACTS_SECONDS)
+        body = await self._forwarder.ask(request, node.api, BASE_PATH + _FACTS_PATH, seconds=self._facts_seconds())
         try:
             return None if body is None else _decode_facts(body)
         except msgspec.DecodeError:
             return None
+
+    def _facts_seconds(self) -> float:
+        """Return how long to wait for a node's facts; a leader that must be asked first waits for them as well."""
+        return _FACTS_SECONDS + _ROUND_TRIPS * self._backend.round_trip_ms() / 1000
 
     async def add_member(self, request: web.Request) -> web.Response:
         """Add a node to the cluster; it becomes a voter by itself once it has caught up."""

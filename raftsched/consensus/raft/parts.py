@@ -141,6 +141,7 @@ class Parts:
         self.follower = Follower(
             ports,
             cluster_clock=cluster_clock,
+            round_trips=self.measured.round_trips,
             receiver=self.receiver,
             marker=marker,
             following=core,

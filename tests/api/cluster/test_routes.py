@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from raftsched.wire.cluster import NodeStatus
@@ -65,6 +67,22 @@ async def test_cluster_is_told_with_the_facts_of_all_nodes_that_are_up(api: Api,
         ("node_down", "n4"),
         ("facts_missing", "n3"),
     ]
+
+
+async def test_facts_of_a_node_that_is_far_are_waited_for_as_long_as_its_round_trips_take(api: Api) -> None:
+    late = 0.5
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reply = b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"id":"n2"}'
+        asyncio.get_running_loop().call_later(late, writer.write, reply)
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as far:
+        port = far.sockets[0].getsockname()[1]
+        api.node.other_nodes = (NodeStatus("n2", f"http://127.0.0.1:{port}", "follower"),)
+        for round_trip_ms, expected in ((0, None), (500, "n2")):
+            api.node.longest_round_trip_ms = round_trip_ms
+            _, told = (await api.get("cluster")).json["nodes"]
+            assert (told["facts"] and told["facts"]["id"]) == expected
 
 
 async def test_cluster_is_told_by_two_nodes_that_disagree(api: Api, follower: Api) -> None:

@@ -44,6 +44,8 @@ class RoundTrips:
         self._uncounted: dict[NodeId, int] = {}
         self.longest_ms = 0
         """To the slowest peer, in whole milliseconds; 0 while none is known."""
+        self.leaders_ms = 0
+        """The same of the leader that this node follows, as its messages say."""
         self._warned_at: dict[NodeId, float] = {}
 
     @property
@@ -80,6 +82,11 @@ class RoundTrips:
 
     def _find_longest(self) -> None:
         self.longest_ms = round(1000 * max(self._seconds.values(), default=0.0))
+
+    @property
+    def known_ms(self) -> int:
+        """Return the longest round trip between the leader and another node, as far as this node knows; 0 = unknown."""
+        return max(self.longest_ms, self.leaders_ms)
 
     def seconds(self, peer: NodeId) -> float | None:
         """Return the 90th percentile of round trips; None if too few were measured."""

@@ -26,6 +26,7 @@ from raftsched.consensus.journal.recovery import InstallMarker
 from raftsched.consensus.ports import CONFIGURATION, KINDS, Entry
 from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.round_trips import RoundTrips
 from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.log.apply_queue import ApplyQueue
 from raftsched.consensus.raft.log.commit_index import CommitIndex
@@ -60,6 +61,7 @@ class Follower:
         ports: EnginePorts,
         *,
         cluster_clock: ClusterClock,
+        round_trips: RoundTrips,
         receiver: SnapshotReceiver,
         marker: InstallMarker,
         following: Following,
@@ -74,6 +76,7 @@ class Follower:
         self._transport = ports.transport
         self._clock = ports.clock
         self._cluster_clock = cluster_clock
+        self._round_trips = round_trips
         self._receiver = receiver
         self._marker = marker
         self._following = following
@@ -93,9 +96,8 @@ class Follower:
             self._answer(node, message)
             return
         self._follow(node, message["term"])
-        self._cluster_clock.observe_leader(
-            message["wall_ms"], now=self._clock.monotonic(), round_trip_ms=message.get("round_trip_ms", 0)
-        )
+        self._round_trips.leaders_ms = round_trip_ms = message.get("round_trip_ms", 0)
+        self._cluster_clock.observe_leader(message["wall_ms"], now=self._clock.monotonic(), round_trip_ms=round_trip_ms)
         matched = self._append(message["prevLogIdx"], message["prevLogTerm"], message["entries"])
         if matched is None:
             rejected = message["prevLogIdx"]

@@ -91,3 +91,10 @@ def test_a_leader_measures_from_the_question_to_its_answer(tmp_path: Path) -> No
         )
     assert leader.engine.measured.round_trips.seconds("b") == pytest.approx(0.04, abs=0.001)
     assert leader.engine.measured.round_trips.limit_seconds < TIMING.election_min_seconds
+
+
+def test_a_follower_knows_the_longest_round_trip_of_its_leader(tmp_path: Path) -> None:
+    follower = MendedSubject("bc", tmp_path)
+    append = {"prevLogIdx": 1, "prevLogTerm": 0, "entries": [], "commit_index": 1, "sent_us": 0, "wall_ms": 0}
+    follower.give("b", type="append_entries", term=1, round_trip_ms=280, **append)
+    assert follower.engine.measured.round_trips.known_ms == 280
