@@ -31,6 +31,7 @@ REREAD: Final[Mapping[str, str]] = {
     "disk_reserve_mib": "all of it",
     "api_tls": "`clients`; files by themselves",
     "peer_tls": "files by themselves",
+    "cluster_secret_file": "the file, for new connections",
     "admin_token_file": "the file by itself",
     "encryption": "keys that were added to the file, and which one is first",
     "secrets": "files by themselves",
@@ -167,7 +168,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     peer_tls: PeerTls | None = None
     """Files for mutual TLS between nodes; without them traffic between nodes is not encrypted."""
     cluster_secret_file: str = ""
-    """File with a secret of at least 32 bytes that all nodes share: nodes without it are refused. It encrypts nothing."""
+    """File with a secret of at least 32 characters that all nodes share: nodes without it are refused. It encrypts nothing.
+    A second line is the secret that it replaces, or that replaces it."""
     insecure_peers: bool = False
     """Start without `peer_tls` and `cluster_secret_file` although other machines can reach the Raft port."""
     lease_seconds: _Seconds = 15.0

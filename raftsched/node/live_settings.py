@@ -16,18 +16,29 @@ from raftsched.config import REREAD, ConfigInvalid, NodeConfig, Places, ReadConf
 from raftsched.encryption.keys import Key
 from raftsched.errors import RaftschedError
 from raftsched.node.key_ring import KeyRing
-from raftsched.node.preflight import keys_of
+from raftsched.node.preflight import cluster_secrets, keys_of
 
 _log = structlog.get_logger()
+Secrets = tuple[bytes, ...]
+"""Secrets of the cluster, the one that this node proves itself with first (`consensus.net.link_secret`)."""
 
 
 class LiveSettings:
-    """The settings of a running node; `adopt` is called with new ones, after their keys were given to `key_ring`."""
+    """The settings of a running node, and the cluster's `secrets`.
+
+    `adopt` is called with new ones, after their keys were given to `key_ring`.
+    """
 
     def __init__(
-        self, config: NodeConfig, read: Callable[[], ReadConfig], key_ring: KeyRing, adopt: Callable[[NodeConfig], None]
+        self,
+        config: NodeConfig,
+        read: Callable[[], ReadConfig],
+        key_ring: KeyRing,
+        secrets: Secrets,
+        adopt: Callable[[NodeConfig, Secrets], None],
     ) -> None:
         self._config = config
+        self._secrets = secrets
         self._read = read
         self._key_ring = key_ring
         self._adopt = adopt
@@ -51,7 +62,10 @@ class LiveSettings:
             given = self._read()
             places = given.places
             # The file at another path waits for a restart, like the setting.
-            keys = keys_of(given.config) if given.config.encryption == self._config.encryption else ()
+            now = self._config
+            keys = keys_of(given.config) if given.config.encryption == now.encryption else ()
+            same_file = given.config.cluster_secret_file == now.cluster_secret_file
+            secrets = cluster_secrets(given.config) if same_file else self._secrets
             if keys:
                 self._key_ring.check(keys)
         except ConfigInvalid as error:
@@ -60,19 +74,21 @@ class LiveSettings:
         except RaftschedError as error:
             self._refuse([places.of(str(error))])
             return
-        self._take(given.config, keys)
+        self._take(given.config, keys, secrets)
 
     def _refuse(self, faults: object) -> None:
         _log.error("config_refused", faults=faults, used="the settings of before")
 
-    def _take(self, given: NodeConfig, keys: tuple[Key, ...]) -> None:
+    def _take(self, given: NodeConfig, keys: tuple[Key, ...], secrets: Secrets) -> None:
         before = self._config
         wanted = _live_part(before, given)
         names = [name for name in NodeConfig.__struct_fields__ if getattr(given, name) != getattr(before, name)]
         live = [name for name in names if getattr(wanted, name) == getattr(given, name)]
         added = self._key_ring.take(keys) if keys else []
-        self._config = wanted
-        self._adopt(wanted)
+        if secrets != self._secrets:
+            live.append("cluster_secret_file")
+        self._config, self._secrets = wanted, secrets
+        self._adopt(wanted, secrets)
         waiting = [name for name in names if name not in live]
         _log.info("config_reread", changed=live, keys_added=added, needs_restart=waiting)
 

@@ -61,7 +61,7 @@ from raftsched.node.identity import DirectoryClaim
 from raftsched.node.key_ring import KeyRing
 from raftsched.node.live_settings import LiveSettings
 from raftsched.node.metrics import NodeMetrics
-from raftsched.node.preflight import cluster_secret, keys_of, require_protected_peers
+from raftsched.node.preflight import cluster_secrets, keys_of, require_protected_peers
 from raftsched.node.reencryption import Reencryption
 from raftsched.node.service_manager import READY, STOPPING, notify
 from raftsched.node.shutdown import Shutdown
@@ -134,7 +134,7 @@ class Node:
         require_protected_peers(self.config)
         self._certificates = Certificates(self.config)
         self._expiries = self._certificates.expiries
-        self._secret = cluster_secret(self.config)
+        self._secrets = cluster_secrets(self.config)
         self._door = self._make_door()
         self._cipher = self._make_cipher()
         self._ports = await bind_ports(self.config)
@@ -276,7 +276,7 @@ class Node:
 
     def _make_transport(self, wake: Wake) -> Transport:
         config, tls = self.config, self._certificates.peers
-        return Transport(
+        self._transport = Transport(
             self.node_id,
             config.raft_address[1],
             {member.id: Address.parse(member.raft) for member in config.nodes if member.id != self.node_id},
@@ -284,10 +284,11 @@ class Node:
             wake=wake,
             ssl_server=tls.server if tls else None,
             ssl_client=tls.client if tls else None,
-            secret=self._secret,
+            secrets=self._secrets,
             randomness=self._randomness,
             sockets=self._ports.raft,
         )
+        return self._transport
 
     async def _live(self) -> None:
         """Serve until the process is asked to stop, or until a part fails, whose error is raised."""
@@ -359,7 +360,7 @@ class Node:
     async def _keep_settings(self) -> None:
         if self._read_settings is None:
             return
-        live = LiveSettings(self.config, self._read_settings, self._key_ring, self._adopt)
+        live = LiveSettings(self.config, self._read_settings, self._key_ring, self._secrets, self._adopt)
 
         def ask() -> None:
             live.ask()
@@ -368,8 +369,9 @@ class Node:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
         await live.keep()
 
-    def _adopt(self, config: NodeConfig) -> None:
-        """Use new settings, which differ only in what may change."""
+    def _adopt(self, config: NodeConfig, secrets: tuple[bytes, ...]) -> None:
+        """Use new settings, which differ only in what may change, and the cluster's secrets of now."""
+        self._transport.replace_secrets(secrets)
         self.config = config
         logs.set_level(config.log_level)
         self._free_space.set_reserve(config.disk_reserve_mib << 20)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from raftsched.config import NodeConfig
 from raftsched.consensus.net.address import Address, Resolve, resolve
-from raftsched.consensus.net.link_secret import read_secret
+from raftsched.consensus.net.link_secret import read_secrets
 from raftsched.encryption.keys import Key, read_keys, require_keys
 from raftsched.errors import Invalid, RaftschedError
 from raftsched.node.bound_ports import PortRefused, bind_socket
@@ -20,9 +20,9 @@ from raftsched.node.certificates import own_api_contexts, peer_contexts
 from raftsched.node.identity import NODE_FILE, require_owner
 
 
-def cluster_secret(config: NodeConfig) -> bytes | None:
-    """Return the secret that nodes share, None without one; raises `Invalid` naming setting and file."""
-    return read_secret(Path(config.cluster_secret_file)) if config.cluster_secret_file else None
+def cluster_secrets(config: NodeConfig) -> tuple[bytes, ...]:
+    """Return the secrets that nodes share, () without any; raises `Invalid` naming setting, file and line."""
+    return read_secrets(Path(config.cluster_secret_file)) if config.cluster_secret_file else ()
 
 
 def keys_of(config: NodeConfig) -> tuple[Key, ...]:
@@ -46,7 +46,7 @@ def require_protected_peers(config: NodeConfig) -> None:
 async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]:
     """Return every fault that would keep the node from starting, each with its setting."""
     found = []
-    for check in (require_protected_peers, peer_contexts, own_api_contexts, cluster_secret, keys_of):
+    for check in (require_protected_peers, peer_contexts, own_api_contexts, cluster_secrets, keys_of):
         try:
             check(config)
         except RaftschedError as error:

@@ -94,7 +94,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
         "raft_listen: other machines can reach 0.0.0.0:1, and whoever does could speak as a node: set [peer_tls]",
     ),
     ({"RAFTSCHED_CLUSTER_SECRET_FILE": "/no/secret"}, "cluster_secret_file: /no/secret: No such file or directory"),
-    ({"RAFTSCHED_CLUSTER_SECRET_FILE": "/dev/null"}, "cluster_secret_file: /dev/null: 0 bytes, expected 32 to 4096"),
+    (
+        {"RAFTSCHED_CLUSTER_SECRET_FILE": "/dev/null"},
+        "cluster_secret_file: /dev/null: line 1: 0 bytes, expected 32 to 4096",
+    ),
 ]
 
 

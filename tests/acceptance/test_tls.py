@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import signal
 import socket
 import ssl
 import threading
@@ -15,12 +16,13 @@ from typing import Any, Self
 
 import pytest
 
-from raftsched.cli.local.cluster import LOOPBACK_TARGETS, LocalNode
+from raftsched.cli.local.cluster import LOOPBACK_TARGETS, LocalCluster, LocalNode
 from raftsched.client import BlockingClient
 from raftsched.errors import RaftschedError
 from raftsched.node.check import check_directories
 from tests.acceptance.conftest import FAST, StartCluster, StartWorker, run_cli
 from tests.acceptance.http import call_once
+from tests.acceptance.test_failures import Submitter
 from tests.secured import SecuredCluster
 
 QUEUE = "tls"
@@ -182,21 +184,58 @@ def received_requests() -> Iterator[tuple[str, list[bytes]]]:
         thread.join()
 
 
-def test_a_cluster_with_a_secret_serves_and_is_deaf_to_others(start_cluster: StartCluster, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("s" * 40)
+def test_a_cluster_with_a_secret_serves_replaces_it_and_is_deaf_to_others(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    secret, old, new = tmp_path / "secret", "o" * 40, "n" * 40
+    secret.write_text(old)
     cluster = start_cluster(cluster_secret_file=str(secret))
     cluster.wait_for_leader()
-    stranger = cluster.new_node()
-    assert stranger.own_config is not None
-    other = tmp_path / "other"
-    other.write_text("o" * 40)
-    stranger.own_config.write_text(stranger.own_config.read_text().replace(str(secret), str(other)))
-    stranger.start(cluster.config)
-    with BlockingClient(*cluster.urls[:3]) as client:
-        wait_for(lambda: "wrong_mac" in stranger.log_file.read_text(), "the stranger to be refused")
-        client.submit("echo", queue="nobody")
+    with BlockingClient(*cluster.urls) as client:
+        submitter = Submitter(client, "nobody")
+        submitter.start()
+        try:
+            for linked, lines in zip(cluster.nodes, ((old, new), (new, old), (new,)), strict=True):
+                for node in cluster.nodes:
+                    secret.write_text("\n".join(lines))  # only this node reads it now
+                    reread(node)
+                    if node is linked:  # to nodes of which none, some, or all have the same lines
+                        link_again(cluster, node)
+                        submitter.wait_for(cluster, len(submitter.acknowledged))
+                    secret.write_text("not read by anybody")
+            secret.write_text(new)
+            of_a_stranger = tmp_path / "stranger"
+            of_a_stranger.write_text(old)
+            stranger = cluster.new_node()
+            assert stranger.own_config is not None
+            config = stranger.own_config.read_text()
+            stranger.own_config.write_text(config.replace(str(secret), str(of_a_stranger)))
+            stranger.start(cluster.config)
+            wait_for(lambda: "wrong_mac" in stranger.log_file.read_text(), "the stranger to be refused")
+        finally:
+            acknowledged = submitter.stop()
+        assert [client.get(job_id).payload for job_id in acknowledged] == list(range(len(acknowledged)))
         assert len(client.cluster()["nodes"]) == 3
         assert "peer_up" not in stranger.log_file.read_text()
     stranger.kill()
     cluster.nodes.remove(stranger)
+
+
+def reread(node: LocalNode) -> None:
+    """Let a node read its settings again, which have other secrets."""
+    before = node.log_file.read_text().count('"cluster_secret_file"')
+    node.signal(signal.SIGHUP)
+    wait_for(lambda: node.log_file.read_text().count('"cluster_secret_file"') > before, "other secrets")
+
+
+def link_again(cluster: LocalCluster, node: LocalNode) -> None:
+    """Pause a node until the others have cut their links to it, which are replaced by new ones then."""
+
+    def count(event: str) -> int:
+        return sum(other.log_file.read_text().count(f'"{event}"') for other in cluster.nodes if other is not node)
+
+    downs, ups = count("peer_down"), count("peer_up")
+    node.signal(signal.SIGSTOP)
+    wait_for(lambda: count("peer_down") >= downs + 2, "both others to be without it")
+    node.signal(signal.SIGCONT)
+    wait_for(lambda: count("peer_up") >= ups + 2, "both others to be linked to it")

@@ -152,7 +152,7 @@ class Attack:
             said = decoder.feed(data)
         secret = random.randbytes(32) if kind == "outsider" else SECRET
         other = with_nonce(said[0]) if kind == "replayed" else said[0]  # proofs that are right for another link
-        seal = LinkSeal(secret, own=own, other=other, dialed=True)
+        seal = LinkSeal([secret], own=own, other=other, dialed=True)
         frames = _frames(random, is_insider=kind == "insider")
         await self._say(reader, writer, [b"".join(seal.sealed([frame])) for frame in (PING, *frames)])
 

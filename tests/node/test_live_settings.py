@@ -19,6 +19,7 @@ from raftsched.encryption.keys import read_keys
 from raftsched.node.identity import DirectoryClaim
 from raftsched.node.key_ring import KeyRing
 from raftsched.node.live_settings import LiveSettings
+from raftsched.node.preflight import cluster_secrets
 
 TLS = '[api_tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "ca"\n'
 CLIENT = '[[api_tls.clients]]\nname = "a"\nrole = "worker"\ntenant = "*"\n'
@@ -30,6 +31,7 @@ class Running:
     def __init__(self, directory: Path, *, keys: Sequence[int] = ()) -> None:
         self.file, self.keys_file = directory / "node.toml", directory / "keys"
         self.adopted: list[config.NodeConfig] = []
+        self.secrets: tuple[bytes, ...] = ()
         self.has_keys = bool(keys)
         self.write()
         self.write_keys(*keys)
@@ -41,7 +43,12 @@ class Running:
     def start(self) -> None:
         """Begin with the settings of now."""
         key_ring = KeyRing(self.cipher, self.claim, self.journal)
-        self.live = LiveSettings(self.read().config, self.read, key_ring, self.adopted.append)
+        now = self.read().config
+        self.live = LiveSettings(now, self.read, key_ring, cluster_secrets(now), self.adopt)
+
+    def adopt(self, adopted: config.NodeConfig, secrets: tuple[bytes, ...]) -> None:
+        self.adopted.append(adopted)
+        self.secrets = secrets
 
     def read(self) -> config.ReadConfig:
         return config.read(self.file, {})
@@ -135,3 +142,23 @@ def test_a_key_that_cannot_be_recorded_encrypts_nothing(tmp_path: Path) -> None:
     (tmp_path / "data" / "node.json.new").rmdir()
     running.reread()
     assert running.cipher.key_id == "k2"
+
+
+def test_secrets_are_reread_and_bad_ones_change_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    file, old, new = tmp_path / "secret", b"o" * 40, b"n" * 40
+    file.write_bytes(old)
+    setting = f'cluster_secret_file = "{file}"\n'
+    running.write(setting)
+    running.start()
+    for lines in ((old, new), (new, old), (new,)):
+        file.write_bytes(b"\n".join(lines))
+        assert (running.reread()["changed"], running.secrets) == (["cluster_secret_file"], lines)
+    file.write_bytes(new + b"\nshort\n")
+    line = running.reread()
+    told = f"cluster_secret_file: {file}: line 2: 5 bytes, expected 32 to 4096"
+    assert (line["event"], told in line["faults"][0], running.secrets) == ("config_refused", True, (new,)), line
+    file.write_bytes(new)
+    running.write(setting.replace('secret"', 'other"'))
+    assert running.reread()["needs_restart"] == ["cluster_secret_file"]
+    assert running.secrets == (new,)

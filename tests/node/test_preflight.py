@@ -11,7 +11,7 @@ from raftsched.config import Encryption, Member, NodeConfig, PeerTls
 from raftsched.encryption.keys import Key, KeyCheck
 from raftsched.errors import Invalid
 from raftsched.node.identity import DirectoryClaim
-from raftsched.node.preflight import cluster_secret, faults, require_protected_peers
+from raftsched.node.preflight import cluster_secrets, faults, require_protected_peers
 
 OPEN = NodeConfig(
     node_id="n1",
@@ -41,8 +41,8 @@ def test_tls_a_secret_loopback_or_the_operators_word_are_enough(tmp_path: Path) 
         replace(OPEN, raft_listen="localhost:8401"),
     ):
         require_protected_peers(allowed)
-    assert cluster_secret(replace(OPEN, cluster_secret_file=str(path))) == b"s" * 32
-    assert cluster_secret(OPEN) is None
+    assert cluster_secrets(replace(OPEN, cluster_secret_file=str(path))) == (b"s" * 32,)
+    assert cluster_secrets(OPEN) == ()
 
 
 async def test_keys_that_the_data_directory_needs_are_checked_before_a_start(tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     """The links of node `node_id`, which listens on `address`, to `peers`, all of the cluster named `cluster`.
 
     `sockets`, if given, are bound to `address` already. `wake` is called when `dispatch` has something to deliver. TLS
-    is used if both contexts are given; then `verify_peer` checks that a certificate belongs to an id. With `secret`, both
-    sides of each link must hold it.
+    is used if both contexts are given; then `verify_peer` checks that a certificate belongs to an id. With
+    `secrets`, each side of a link proves that it holds one of the other's.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         ssl_server: ssl.SSLContext | None = None,
         ssl_client: ssl.SSLContext | None = None,
         verify_peer: VerifyPeer | None = None,
-        secret: bytes | None = None,
+        secrets: Sequence[bytes] = (),
         settings: TransportSettings | None = None,
         randomness: Randomness | None = None,
         resolve: Resolve = resolve,
@@ -132,7 +132,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._wake = wake
         self._tls = TlsContexts(ssl_server, ssl_client) if ssl_server is not None and ssl_client is not None else None
         self._verify_peer = verify_peer or is_certified
-        self._secret = secret
+        self._secrets = tuple(secrets)
         self._settings = settings = settings or TransportSettings()
         self._resolve = resolve
         self._sockets = sockets
@@ -142,7 +142,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._addresses,
             settings=settings,
             tls=self._tls,
-            is_sealed=secret is not None,
+            is_sealed=bool(secrets),
             resolve=resolve,
             randomness=randomness or system_randomness(),
             throttled_log=self._throttled_log,
@@ -181,7 +181,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
                 "peer_port_without_tls",
                 node=self.node_id,
                 address=str(self._address),
-                secret=self._secret is not None,
+                secret=bool(self._secrets),
             )
         self._listener = Listener(
             self._address,
@@ -202,6 +202,11 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         )
         if listening.done():
             listening.result()
+
+    def replace_secrets(self, secrets: Sequence[bytes]) -> None:
+        """Use other secrets for new links; a transport without secrets gets none, and one with secrets keeps some."""
+        assert bool(secrets) is bool(self._secrets)
+        self._secrets = tuple(secrets)
 
     async def close(self) -> None:
         """Close all sockets and end all tasks; nothing is delivered any more. Unsent messages are lost."""
@@ -361,7 +366,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
 
     def on_open(self, connection: Connection) -> None:
         self._open.add(connection)
-        connection.own_hello = self._hello if self._secret is None else with_nonce(self._hello)
+        connection.own_hello = with_nonce(self._hello) if self._secrets else self._hello
         if self._is_closed:
             connection.abort()
         elif connection.dialed:
@@ -375,10 +380,10 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             connection.abort()
             return False
         connection.peer_id = claimed
-        if self._secret is not None:
+        if self._secrets:
             if not connection.dialed:
                 connection.send_now(connection.own_hello)
-            connection.secure(LinkSeal(self._secret, own=connection.own_hello, other=hello, dialed=connection.dialed))
+            connection.secure(LinkSeal(self._secrets, own=connection.own_hello, other=hello, dialed=connection.dialed))
         return not connection.is_over
 
     def on_identified(self, connection: Connection) -> bool:
@@ -397,7 +402,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
 
     def _answer(self, connection: Connection) -> None:
         """Send the hello to a caller that is accepted now; with a secret it has it already."""
-        if not connection.dialed and self._secret is None:
+        if not connection.dialed and not self._secrets:
             connection.send_now(connection.own_hello)
 
     def _objection(self, connection: Connection, hello: Message) -> str | None:

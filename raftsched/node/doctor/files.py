@@ -12,7 +12,7 @@ from raftsched.config import NodeConfig, Places
 from raftsched.errors import RaftschedError
 from raftsched.node.certificates import own_api_contexts, peer_contexts
 from raftsched.node.doctor.finding import Finding, fail, ok, warn
-from raftsched.node.preflight import cluster_secret, directory_faults, keys_of, require_protected_peers
+from raftsched.node.preflight import cluster_secrets, directory_faults, keys_of, require_protected_peers
 from raftsched.tls.contexts import TlsContexts
 
 _DAY_SECONDS = 86_400
@@ -48,11 +48,13 @@ def _certificate(setting: str, contexts: TlsContexts | None) -> str | tuple[str,
 
 def _protection(config: NodeConfig) -> str | tuple[str, str]:
     require_protected_peers(config)
-    secret = cluster_secret(config)
+    secrets = cluster_secrets(config)
     if config.peer_tls is not None:
         return "[peer_tls]: nodes know each other by certificates"
-    if secret is not None:
+    if len(secrets) == 1:
         return "cluster_secret_file: nodes know each other by a secret; traffic is not encrypted"
+    if secrets:
+        return "cluster_secret_file: nodes know each other by one of two secrets; traffic is not encrypted"
     if config.insecure_peers:
         return "insecure_peers: nothing tells nodes from others", "Set [peer_tls] or cluster_secret_file."
     return "only this machine reaches the Raft port"

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import FrameDecoder, encode_frame
 from raftsched.consensus.net.handshake import TransportSettings, hello_of
-from raftsched.consensus.net.link_secret import MAC_BYTES, LinkSeal, read_secret, with_nonce
+from raftsched.consensus.net.link_secret import MAC_BYTES, LinkSeal, read_secrets, with_nonce
 from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Invalid
 from tests.consensus.links import (
@@ -41,7 +41,7 @@ PING = encode_frame({"type": "ping"})
 @pytest.fixture
 async def n1(net: Network) -> Station:
     """A started node with the secret, whose only peer is n2."""
-    station = net.station("n1", ["n2"], secret=SECRET)
+    station = net.station("n1", ["n2"], secrets=[SECRET])
     await net.start(station)
     return station
 
@@ -55,7 +55,7 @@ class Caller:
         self.sent = encode_frame(own)
 
     async def seal(self, secret: bytes = SECRET) -> LinkSeal:
-        return LinkSeal(secret, own=self.own, other=await self.client.read_message(), dialed=True)
+        return LinkSeal([secret], own=self.own, other=await self.client.read_message(), dialed=True)
 
     def write(self, data: bytes) -> None:
         self.sent += data
@@ -92,7 +92,7 @@ async def refused(station: Station, client: RawClient, logs: Any, reason: str) -
 
 
 async def test_nodes_with_the_same_secret_are_linked_and_exchange_messages(net: Network) -> None:
-    n1, n2, _ = await net.mesh("n1", "n2", "n3", secret=SECRET)
+    n1, n2, _ = await net.mesh("n1", "n2", "n3", secrets=[SECRET])
     n1.send("n2", append(2 * 1024 * 1024, term=5))
     for term in range(6, 10):
         n1.send("n2", vote(term))
@@ -103,15 +103,15 @@ async def test_nodes_with_the_same_secret_are_linked_and_exchange_messages(net: 
 @pytest.mark.parametrize(
     ("of_n1", "of_n2", "accepting"),
     [
-        (SECRET, OTHER_SECRET, "wrong_mac"),
-        (SECRET, None, "no_secret"),
-        (None, SECRET, "secret_needed"),
+        ([SECRET], [OTHER_SECRET], "wrong_mac"),
+        ([SECRET], [], "no_secret"),
+        ([], [SECRET], "secret_needed"),
     ],
 )
 async def test_nodes_of_different_secrets_are_not_linked(
-    net: Network, of_n1: bytes | None, of_n2: bytes | None, accepting: str
+    net: Network, of_n1: list[bytes], of_n2: list[bytes], accepting: str
 ) -> None:
-    n1, n2 = net.station("n1", ["n2"], secret=of_n1), net.station("n2", ["n1"], secret=of_n2)
+    n1, n2 = net.station("n1", ["n2"], secrets=of_n1), net.station("n2", ["n1"], secrets=of_n2)
     with capture_logs() as logs:
         await net.start()
         async with asyncio.timeout(WAIT_SECONDS):
@@ -119,6 +119,48 @@ async def test_nodes_of_different_secrets_are_not_linked(
                 await asyncio.sleep(0.01)
     assert n1.transport.dispatch() == n2.transport.dispatch() == 0
     assert not n1.transport.connected | n2.transport.connected
+
+
+async def test_a_node_that_does_not_accept_the_first_secret_of_the_other_is_not_linked(net: Network) -> None:
+    net.station("n1", ["n2"], secrets=[SECRET, OTHER_SECRET])
+    n2 = net.station("n2", ["n1"], secrets=[OTHER_SECRET])
+    with capture_logs() as logs:
+        await net.start()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "wrong_mac" not in reasons(logs):
+                await asyncio.sleep(0.01)
+    assert n2.transport.dispatch() == 0
+    assert not n2.transport.connected
+
+
+@pytest.mark.parametrize("of_n1", [[SECRET, OTHER_SECRET], [OTHER_SECRET, SECRET], [OTHER_SECRET]])
+async def test_nodes_that_each_accept_the_first_secret_of_the_other_are_linked(
+    net: Network, of_n1: list[bytes]
+) -> None:
+    n1 = net.station("n1", ["n2"], secrets=of_n1)
+    n2 = net.station("n2", ["n1"], secrets=[OTHER_SECRET, SECRET])
+    await net.start()
+    await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
+    n1.transport.replace_secrets([b"of new links only, which are later"])
+    for term in range(5, 9):
+        n1.send("n2", vote(term))
+        n2.send("n1", vote(term))
+    await net.until(lambda: n1.terms() == n2.terms() == [5, 6, 7, 8])
+
+
+async def test_a_link_that_began_by_one_secret_takes_no_frame_by_the_other(net: Network) -> None:
+    n1 = net.station("n1", ["n2"], secrets=[SECRET, OTHER_SECRET])
+    await net.start(n1)
+    with capture_logs() as logs:
+        async with caller(n1) as n2:
+            other = await n2.client.read_message()
+            first, second = (LinkSeal([each], own=n2.own, other=other, dialed=True) for each in (SECRET, OTHER_SECRET))
+            n2.write(b"".join(sealed(first, {"type": "ping"}, vote(7))))
+            await net.until(lambda: n1.story() == ["up n2", 7])
+            n2.write(sealed(second, {"type": "ping"}, vote(8), vote(8))[2])
+            await n2.client.until_closed()
+    assert reasons(logs) == ["wrong_mac"]
+    assert 8 not in n1.terms()
 
 
 async def test_a_caller_that_proves_the_secret_is_linked(net: Network, n1: Station) -> None:
@@ -151,13 +193,13 @@ async def test_a_caller_that_proves_nothing_is_refused(
             return
         async with caller(n1) as n2:
             seal = await n2.seal()
-            n2.write(said(seal, LinkSeal(OTHER_SECRET, own=n2.own, other=n2.own, dialed=True)))
+            n2.write(said(seal, LinkSeal([OTHER_SECRET], own=n2.own, other=n2.own, dialed=True)))
             await refused(n1, n2.client, logs, reason)
 
 
 @pytest.mark.parametrize("said", [PING[:3], b""], ids=["a part", "nothing"])
 async def test_a_caller_that_never_proves_itself_is_closed_in_time(net: Network, said: bytes) -> None:
-    n1 = net.station("n1", ["n2"], secret=SECRET, settings=TransportSettings(handshake_seconds=0.05))
+    n1 = net.station("n1", ["n2"], secrets=[SECRET], settings=TransportSettings(handshake_seconds=0.05))
     await net.start(n1)
     async with caller(n1) as n2:
         await n2.seal()
@@ -173,7 +215,7 @@ async def test_callers_that_wait_behind_their_hello_keep_no_peer_out(net: Networ
             _, writer = await asyncio.open_connection("127.0.0.1", n1.transport.port)
             writer.write(encode_frame(with_nonce(hello_of("n2", CLUSTER))))
             idle.append(writer)
-        n2 = net.station("n2", ["n1"], secret=SECRET)
+        n2 = net.station("n2", ["n1"], secrets=[SECRET])
         await net.start(n2)
         await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
         assert len(n1.transport._listener._pending_handshakes) <= QUICK.pending_handshakes_max  # type: ignore[union-attr]  # it listens
@@ -218,14 +260,14 @@ async def test_a_dialing_node_tells_nothing_to_an_impostor(net: Network) -> None
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder, own = FrameDecoder(), with_nonce(hello_of("n1", CLUSTER))
         [said] = decoder.feed(await reader.read(65536))
-        seal = LinkSeal(OTHER_SECRET, own=own, other=said, dialed=False)
+        seal = LinkSeal([OTHER_SECRET], own=own, other=said, dialed=False)
         writer.write(encode_frame(own) + b"".join(sealed(seal, {"type": "ping"}, vote(7))))
         heard.append(await reader.read())
         closed.set()
         writer.transport.abort()
 
     async with await asyncio.start_server(impostor, "127.0.0.1", 0) as listener:
-        n2 = net.station("n2", ["n1"], secret=SECRET)
+        n2 = net.station("n2", ["n1"], secrets=[SECRET])
         n2.transport.set_address("n1", Address("127.0.0.1", listener.sockets[0].getsockname()[1]))
         await net.start()
         await asyncio.wait_for(closed.wait(), WAIT_SECONDS)
@@ -305,20 +347,28 @@ def test_the_mac_is_hmac_over_both_nonces_both_ids_the_cluster_and_the_direction
     own, other = with_nonce(hello_of("n2", CLUSTER)), with_nonce(hello_of("n1", CLUSTER))
     said = ["raftsched link 1", "to the accepting node", CLUSTER, 1, "n2", "n1", own["nonce"], other["nonce"]]
     key = hmac.new(SECRET, msgpack.packb(said), hashlib.sha256).digest()
-    seal = LinkSeal(SECRET, own=own, other=other, dialed=True)
+    seal = LinkSeal([SECRET], own=own, other=other, dialed=True)
     for number in range(3):
         expected = hmac.new(key, number.to_bytes(8, "big") + PING, hashlib.sha256).digest()[:16]
         assert list(seal.sealed([PING])) == [PING, expected]
 
 
-def test_a_secret_is_read_without_white_space_and_refused_if_it_is_short(tmp_path: Path) -> None:
+def test_secrets_are_read_without_white_space_and_refused_by_their_line(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    path.write_bytes(SECRET + b"\n")
-    assert read_secret(path) == SECRET
-    for content, complaint in ((b"short\n", "5 bytes"), (b" " * 99, "0 bytes"), (b"x" * 5000, "4097 bytes")):
+    path.write_bytes(b"\n" + SECRET + b"  \n\n" + OTHER_SECRET + b"\n")
+    assert read_secrets(path) == (SECRET, OTHER_SECRET)
+    for content, complaint in (
+        (b"short\n", "line 1: 5 bytes.*openssl rand"),
+        (b" " * 99, "line 1: 0 bytes"),
+        (b"x" * 5000, "line 1: 5000 bytes, expected 32 to 4096"),
+        (SECRET + b"\n\nshort", "line 3: 5 bytes"),
+        (bytes(range(0x80, 0xA0)) * 2, "line 1: expected letters, digits and signs of ASCII"),
+        (SECRET + b"\n" + SECRET, "line 2: it is the same secret as before"),
+        (b"\n".join([SECRET, OTHER_SECRET, SECRET[::-1]]), "line 3: expected at most 2 secrets"),
+    ):
         path.write_bytes(content)
-        with pytest.raises(Invalid, match=f"cluster_secret_file: .*{complaint}.*openssl rand") as error:
-            read_secret(path)
+        with pytest.raises(Invalid, match=f"cluster_secret_file: .*{complaint}") as error:
+            read_secrets(path)
         assert error.value.field == "cluster_secret_file"
     with pytest.raises(Invalid, match="No such file"):
-        read_secret(tmp_path / "absent")
+        read_secrets(tmp_path / "absent")
