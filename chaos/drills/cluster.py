@@ -79,6 +79,13 @@ class Cluster:
                         return leader
                 await asyncio.sleep(_POLL_SECONDS)
 
+    async def transfer(self, to: Node, *, seconds: float = 30.0) -> None:
+        """Let a node lead; raises `TimeoutError` if it does not within `seconds`."""
+        async with asyncio.timeout(seconds):
+            while (leader := await self.leader()) is not to:
+                await self.change(leader, "POST", "/api/v1/cluster/transfer", {"to": to.id})
+                await asyncio.sleep(_POLL_SECONDS)
+
     def running(self) -> list[Node]:
         """Return the members that can answer."""
         return [node for node in self.nodes if node.is_running and not node.is_paused]

@@ -17,18 +17,21 @@ from random import Random
 from typing import Final
 
 from chaos.drills.backends import Backend, Need, Unfit
+from chaos.drills.backends.loop_disk import lacking
 from chaos.drills.backends.namespaces import can_enter, enter
 from chaos.drills.backends.namespaces_backend import Namespaces
 from chaos.drills.backends.proxies import Proxies
+from chaos.drills.backends.root_backend import Root, RootXfs
 from chaos.drills.drill import Plan, Result, run
 from chaos.drills.faults import FAULTS, Fault, chosen, drawn
+from chaos.drills.planted import PLANTED, find
 from chaos.drills.regions.command import main as regions
 from chaos.drills.report.table import closing_table, report_text
 from chaos.drills.report.timeline import timeline
 from chaos.drills.shims import compiler
 
 AnyBackend = Namespaces | Proxies
-_BACKENDS: Final[dict[str, type[Namespaces | Proxies]]] = {"namespaces": Namespaces, "proxies": Proxies}
+_BACKENDS: Final[dict[str, type[AnyBackend]]] = {kind.name: kind for kind in (Namespaces, Proxies, Root, RootXfs)}
 _ROUND_SECONDS: Final = 15.0
 _ROUNDS_MAX: Final = 20
 """Rounds of one cluster: then the next ones begin with a new one, since the log must be whole when it is read back."""
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     skipped = {fault.name: why for fault in wanted if (why := _why_not(fault, offers, asked.nodes))}
     possible = [fault for fault in wanted if fault.name not in skipped]
     try:
-        if kind is Namespaces and possible:
+        if issubclass(kind, Namespaces) and possible:
             enter("chaos", ["drills", *arguments])
     except Unfit as error:
         print(f"nothing was run: {error}")
@@ -66,6 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     if not possible:
         print("nothing was run: none of the faults can be made here")
         return _NOTHING_RUN
+    if asked.planted:
+        return _find_planted(asked, kind, offers)
     return _run(asked, kind, possible, skipped)
 
 
@@ -77,11 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("faults", nargs="*", metavar="FAULT[+FAULT][:ROUNDS]", help="default: each fault once")
     parser.add_argument("--list", action="store_true", help="list all faults, and which can be made here")
+    parser.add_argument("--planted", action="store_true", help="run nodes with planted bugs: each must be found")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
     parser.add_argument("--minutes", type=float, default=0.0, help="draw from the faults for this long instead")
     parser.add_argument("--no-bounds", action="store_true", help="judge safety only, and no times")
-    parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: namespaces if they can be made")
+    parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: the one with the most faults here")
     parser.add_argument("--out", type=Path, default=Path("drills-report"), help="replaced; default: drills-report/")
     return parser
 
@@ -92,12 +98,15 @@ def _parser() -> argparse.ArgumentParser:
 def _chosen_backend(name: str | None) -> type[Namespaces | Proxies]:
     if name is not None:
         return _BACKENDS[name]
-    return Proxies if can_enter() else Namespaces
+    if can_enter():
+        return Proxies
+    return Namespaces if lacking() else Root
 
 
 def _offers(kind: type[Namespaces | Proxies]) -> frozenset[Need]:
     shims = {Need.SHIMS} if compiler() is not None and sys.platform == "linux" else set()
-    return kind.offers | shims
+    disks = {Need.DISKS, Need.READ_ONLY} if issubclass(kind, Root) and lacking() else set()
+    return (kind.offers | shims) - disks
 
 
 def _why_not(fault: Fault, offers: frozenset[Need], node_count: int) -> str:
@@ -126,7 +135,7 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault
         possible = [drawn(possible, random) for _ in range(max(1, round(asked.minutes * 60 / _ROUND_SECONDS)))]
     if asked.no_bounds:
         possible = [replace(fault, is_single=False) for fault in possible]
-    groups = [possible[first : first + _ROUNDS_MAX] for first in range(0, len(possible), _ROUNDS_MAX)]
+    groups = _groups(possible)
     began = time.monotonic()
     results: list[Result] = []
     try:
@@ -145,6 +154,28 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault
     print(closing_table(results))
     print(f"{rounds} of {len(possible)} rounds in {time.monotonic() - began:.0f} s; report: {out}")
     return _FAILED if rounds < len(possible) or any(result.violations for result in results) else 0
+
+
+def _find_planted(asked: argparse.Namespace, kind: type[AnyBackend], offers: frozenset[Need]) -> int:
+    out = asked.out.resolve()
+    shutil.rmtree(out, ignore_errors=True)
+    backend = kind(range(1, 5))
+    missed = 0
+    for planted in PLANTED:
+        if why := _why_not(planted.fault, offers, 3):
+            print(f"skipped, so not found: {planted.name}: {why}")
+            continue
+        result = asyncio.run(find(planted, asked.seed, out / planted.name, backend, _say))
+        missed += not result.violations
+        verdict = f"found: {result.violations[-1]}" if result.violations else "MISSED"
+        print(f"{planted.name} ({planted.about}): {verdict}")
+    return _FAILED if missed else 0
+
+
+def _groups(faults: list[Fault]) -> list[list[Fault]]:
+    """Return the faults of each cluster: those that need another configuration have clusters of their own."""
+    alike = [[fault for fault in faults if fault.short_logs == are_short] for are_short in (False, True)]
+    return [part[first : first + _ROUNDS_MAX] for part in alike for first in range(0, len(part), _ROUNDS_MAX)]
 
 
 def _write_report(result: Result, plan: Plan, backend: Backend, skipped: Mapping[str, str]) -> None:

@@ -14,17 +14,22 @@ from chaos.checkers.history.events import AnyEvent, Healed, Members, Setup, writ
 from chaos.drills.backends import Backend, Need
 from chaos.drills.cluster import Cluster, MakeNode
 from chaos.drills.faults import Fault, Scene
-from chaos.drills.history.disks import FIRST_INDEX, read_back, read_disk
+from chaos.drills.founding import found
+from chaos.drills.history.disks import FIRST_INDEX, NodeDisk, read_back, read_disk
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.load import Load
+from chaos.drills.names_node import NAMES_NODE
 from chaos.drills.nodes import LEASE_SECONDS, NODE, STOP_SECONDS_MAX, Node
 from chaos.drills.readiness import ReadinessWatch, Sight
 from chaos.drills.rounds import Round, run_round
 from chaos.drills.shims import Shims
 from chaos.drills.verdict import directory_faults, judge
 from raftsched import limits
+from raftsched.errors import RaftschedError
 
 _SMALL_DISK_BYTES = 600 * 1024 * 1024
+_SHORT_LOG = "journal_tail_bytes = 0\njournal_segment_bytes = 65536\n"
+"""The first node keeps its whole log: it is read back in the end."""
 Say = Callable[[str], None]
 
 
@@ -44,6 +49,8 @@ class Plan:
     """Lines of all nodes' configuration, beside those that every drill has."""
     hosts: Sequence[Sequence[str]] = ()
     """As `Load` has them."""
+    syncs: str = ""
+    """Mode of all syncs from the start on (`shims/sync.c`)."""
 
 
 @dataclass(slots=True)
@@ -79,10 +86,10 @@ async def run(plan: Plan, backend: Backend, say: Say) -> Result:
             load = await _run_rounds(plan, Scene(cluster, backend, random.Random(plan.seed), ()), recorder, result, say)
         finally:
             await cluster.close()
+        say("reading the logs of the nodes back, and judging")
+        await asyncio.to_thread(_judge, cluster, load, recorder, result)
     finally:
         await backend.close()
-    say("reading the logs of the nodes back, and judging")
-    await asyncio.to_thread(_judge, cluster, load, recorder, result)
     write_history(plan.out / "history.jsonl", result.events)
     return result
 
@@ -100,19 +107,25 @@ def _setup(plan: Plan) -> dict[str, Any]:
 def _maker(plan: Plan, backend: Backend) -> MakeNode:
     needs = frozenset().union(*(fault.needs for fault in plan.faults))
     shims = Shims(plan.out) if Need.SHIMS in needs else None
+    entry = plan.entry
+    if entry is NODE and any(fault.tracks_names for fault in plan.faults):
+        entry = NAMES_NODE
+    short_log = _SHORT_LOG if any(fault.short_logs for fault in plan.faults) else ""
 
     def make(number: int, hosts: Mapping[str, int]) -> Node:
         of_node = shims.of_node(plan.out, f"n{number}") if shims is not None else None
+        if of_node is not None:
+            of_node.set_syncs(plan.syncs)
         node = Node(
             number,
             hosts,
             backend,
             plan.out,
             shims=of_node,
-            entry=plan.entry,
-            configuration=plan.configuration,
+            entry=entry,
+            configuration=plan.configuration + (short_log if number > 1 else ""),
         )
-        if Need.SMALL_DISK in needs:
+        if needs & {Need.SMALL_DISK, Need.DISKS, Need.READ_ONLY}:
             backend.mount_small(node.disk, _SMALL_DISK_BYTES)
         return node
 
@@ -121,10 +134,9 @@ def _maker(plan: Plan, backend: Backend) -> MakeNode:
 
 async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Result, say: Say) -> Load:
     cluster = scene.cluster
-    for node in cluster.nodes:
-        node.start()
-    if missing := await cluster.healthy():
-        raise TimeoutError(f"the cluster did not start: {missing}; see {plan.out}/n*.log")
+    result.rounds += await found(scene, [fault for fault in plan.faults if fault.at_founding], recorder)
+    for each in result.rounds:
+        say(str(each))
     watch = ReadinessWatch(cluster, recorder)
     result.sights = watch.sights
     load = Load(cluster.nodes, plan.out, recorder, scene.random, plan.hosts)
@@ -133,7 +145,7 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
         load.start()
         await asyncio.sleep(1.0)
         async with watch:
-            for fault in plan.faults:
+            for fault in (each for each in plan.faults if not each.at_founding):
                 result.rounds.append(await run_round(scene, fault, load, recorder))
                 say(str(result.rounds[-1]))
         recorder.add(Members, nodes=tuple(node.id for node in cluster.nodes))
@@ -158,11 +170,22 @@ def _judge(cluster: Cluster, load: Load, recorder: Recorder, result: Result) -> 
     end = max(recorder.t, observed[-1].t)
     with_disks = [node for node in cluster.all_nodes if node.data.exists()]
     former = {node.id for node in with_disks if node not in cluster.nodes}
-    found = read_back([read_disk(node.id, node.data, t=end) for node in with_disks], t=end, former=former)
-    if not found.is_whole:
+    log = read_back(_disks(with_disks, result, t=end), t=end, former=former)
+    if not log.is_whole:
         result.faults.append(
             "the log was compacted: what became of unknown operations can't be settled; run fewer rounds"
         )
-    result.report = judge(observed, found)
-    result.events = [*observed, *found.events]
+    result.report = judge(observed, log)
+    result.events = [*observed, *log.events]
     result.faults += directory_faults([node.data for node in with_disks])
+
+
+def _disks(nodes: Sequence[Node], result: Result, *, t: int) -> list[NodeDisk]:
+    """Read all disks; one that can't be read is a fault of the result."""
+    disks = []
+    for node in nodes:
+        try:
+            disks.append(read_disk(node.id, node.data, t=t))
+        except (RaftschedError, OSError) as error:
+            result.faults.append(f"{node.id}: its disk can't be read: {error}")
+    return disks

@@ -55,6 +55,11 @@ class Node:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Return how it ended; None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
     def start(self) -> None:
         """Start it; it is not ready yet when this returns."""
         settings = {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data)}
@@ -85,11 +90,15 @@ class Node:
         if self._process is None:
             return True
         self._process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS_MAX
-        while self.is_running and time.monotonic() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
-        if not self.is_running:
+        if await self.ended(seconds=STOP_SECONDS_MAX):
             return True
         await asyncio.to_thread(self._process.dump_stack)
         self.kill()
         return False
+
+    async def ended(self, *, seconds: float) -> bool:
+        """Wait until it has ended by itself; return whether it has within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.is_running and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+        return not self.is_running

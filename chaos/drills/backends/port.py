@@ -24,6 +24,30 @@ class Need(Enum):
     LOSSY_LINKS = "links that lose, repeat and reorder packets: network namespaces, and /dev/net/tun"
     SMALL_DISK = "a disk of limited size for each node (a user namespace, or root)"
     SHIMS = "a C compiler, and LD_PRELOAD: Linux"
+    DISKS = "a block device for each node, whose power can be cut (root on Linux, loop devices, mkfs.ext4 or mkfs.xfs)"
+    READ_ONLY = "a file system that becomes read-only after an error (root on Linux, loop devices, mkfs.ext4)"
+
+
+class Disk(Protocol):
+    """A disk of one node, with a file system that is mounted at first. All methods block; each raises OSError."""
+
+    def cut_power(self, *, is_journal_flushed: bool) -> None:
+        """Lose what was not synced, and fail all that the node asks of the disk from now on.
+
+        With `is_journal_flushed` the file system's own journal gets as far as the disk at the last moment.
+        """
+
+    def become_read_only(self) -> None:
+        """Fail all that would change something, as after an error of the device; `Need.READ_ONLY`."""
+
+    def mount(self) -> None:
+        """Mount the disk as it is now, also after a cut of its power; nobody may use it."""
+
+    def freeze(self) -> None:
+        """Let all that would change something wait until `thaw`; this process's end does that, too."""
+
+    def thaw(self) -> None:
+        """Do nothing if it is not frozen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +106,7 @@ class Backend(Protocol):
         """Make the hosts and links; raises `Unfit`."""
 
     async def close(self) -> None:
-        """End all that `open` made."""
+        """End all that `open` and `mount_small` made; no node runs any more."""
 
     def config(self, number: int, hosts: Mapping[str, int]) -> str:
         """Return the configuration of the node at a host; `hosts` are the numbers of all nodes' hosts, by id."""
@@ -110,3 +134,7 @@ class Backend(Protocol):
 
     def mount_small(self, directory: Path, size_bytes: int) -> None:
         """Put a disk of this size at `directory`; raises `Unfit`."""
+
+    def disk_at(self, directory: Path) -> Disk:
+        """Return the disk that `mount_small` has put there; raises `Unfit` without `Need.DISKS`."""
+        raise Unfit(f"{directory} has no device of its own: this backend has none")

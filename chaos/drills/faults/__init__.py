@@ -2,6 +2,21 @@
 
 from chaos.drills.faults.registry import FAULTS, Fault, Scene, chosen, drawn
 
-from chaos.drills.faults import bad_links, links, machines, membership, processes  # isort: skip  # they register themselves
+from chaos.drills.faults import bad_links, clocks, disks, links, membership, names, processes, rot, syncs  # isort: skip  # they register
 
-__all__ = ["FAULTS", "Fault", "Scene", "bad_links", "chosen", "drawn", "links", "machines", "membership", "processes"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "Scene",
+    "bad_links",
+    "chosen",
+    "clocks",
+    "disks",
+    "drawn",
+    "links",
+    "membership",
+    "names",
+    "processes",
+    "rot",
+    "syncs",
+]

@@ -13,13 +13,22 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from chaos.drills.backends import Backend, Need
+from chaos.drills.backends import Backend, Disk, Need
 from chaos.drills.cluster import Cluster
 from chaos.drills.nodes import Node
+from chaos.drills.shims import NodeShims
+from raftsched.node.identity import NODE_FILE
+from raftsched.node.shutdown import EXIT_FAULT
 
 HOLD_SECONDS: Final = 6.0
 _AT_ONCE: Final = 0.2
 """Part of the drawn rounds with two faults."""
+_START_SECONDS_MAX: Final = 60.0
+_FOUNDING_SECONDS_MAX: Final = 1.6
+_POLL_SECONDS: Final = 0.01
+_STOP_SECONDS_MAX: Final = 15.0
+_FLUSHED: Final = 0.3
+"""Part of the power cuts before which the file system's journal gets as far as the disk."""
 
 
 class LoadProcess(Protocol):
@@ -81,6 +90,41 @@ class Scene:
     async def heal_links(self) -> None:
         await self.backend.heal()
 
+    def disk(self, node: Node) -> Disk:
+        """Return the disk of a node; `Need.DISKS`."""
+        return self.backend.disk_at(node.disk)
+
+    def shims(self, node: Node) -> NodeShims:
+        """Return what a node was started with; `Need.SHIMS`."""
+        assert node.shims is not None, "the fault needs shims"
+        return node.shims
+
+    async def begin_founding(self) -> float:
+        """Start all nodes, which are empty; return at a random moment of the founding, in seconds since its first sign."""
+        for node in self.nodes:
+            node.start()
+        async with asyncio.timeout(_START_SECONDS_MAX):
+            while not any((node.data / NODE_FILE).exists() for node in self.nodes):
+                await asyncio.sleep(_POLL_SECONDS)
+        after_seconds = self.random.uniform(0.0, _FOUNDING_SECONDS_MAX)
+        await asyncio.sleep(after_seconds)
+        return after_seconds
+
+    async def cut_power(self, *nodes: Node) -> None:
+        """Cut the power of nodes, all at one moment; `Need.DISKS`."""
+        for node in nodes:
+            node.pause()
+        for node in nodes:
+            is_flushed = self.random.random() < _FLUSHED
+            await asyncio.to_thread(self.disk(node).cut_power, is_journal_flushed=is_flushed)
+            node.kill()
+
+    async def restore_power(self, *nodes: Node) -> None:
+        """Start nodes again over what their disks have kept; `Need.DISKS`."""
+        for node in nodes:
+            await asyncio.to_thread(self.disk(node).mount)
+            node.start()
+
 
 Strike = Callable[[Scene], AbstractAsyncContextManager[str]]
 
@@ -99,6 +143,12 @@ class Fault:
     """A minority has it at any time, so the cluster must serve again within the bounds."""
     is_alone: bool = False
     """It strikes and heals on its own only: another fault at once could keep it from that."""
+    at_founding: bool = False
+    """It starts the nodes of an empty cluster, and strikes while they found it."""
+    short_logs: bool = False
+    """All nodes but the first keep as little of their logs as they can."""
+    tracks_names: bool = False
+    """The names of files are tracked (`chaos.drills.names`)."""
 
 
 FAULTS: Final[dict[str, Fault]] = {}
@@ -110,6 +160,9 @@ def fault(
     nodes_min: int = 3,
     is_single: bool = True,
     is_alone: bool = False,
+    at_founding: bool = False,
+    short_logs: bool = False,
+    tracks_names: bool = False,
 ) -> Callable[[Callable[[Scene], AsyncIterator[str]]], Strike]:
     """Register a fault under the name of its function."""
 
@@ -125,7 +178,10 @@ def fault(
             hold_seconds,
             nodes_min,
             is_single=is_single,
-            is_alone=is_alone,
+            is_alone=is_alone or at_founding,
+            at_founding=at_founding,
+            short_logs=short_logs,
+            tracks_names=tracks_names,
         )
         return strike
 
@@ -172,6 +228,8 @@ def at_once(faults: Sequence[Fault]) -> Fault:
         hold_seconds=max(each.hold_seconds for each in faults),
         nodes_min=max(each.nodes_min for each in faults),
         is_single=False,
+        short_logs=any(each.short_logs for each in faults),
+        tracks_names=any(each.tracks_names for each in faults),
     )
 
 
@@ -180,6 +238,16 @@ def drawn(faults: Sequence[Fault], random: Random) -> Fault:
     first, second = random.choice(faults), random.choice(faults)
     fits = all(each.is_single and not each.is_alone for each in (first, second)) and first is not second
     return at_once([first, second]) if fits and random.random() < _AT_ONCE else first
+
+
+async def require_stopped(node: Node) -> None:
+    """Raise RuntimeError unless a node has stopped itself because of its disk, or does so soon; then it has ended."""
+    if await node.ended(seconds=_STOP_SECONDS_MAX):
+        if node.exit_code != EXIT_FAULT:
+            raise RuntimeError(f"{node.id} ended with {node.exit_code}, not with {EXIT_FAULT}; see {node.log}")
+    else:
+        node.kill()
+        raise RuntimeError(f"{node.id} still runs over a disk that failed")
 
 
 async def again_and_again(step: Callable[[], AsyncIterator[float]]) -> None:

@@ -94,7 +94,9 @@ def read_back(disks: Sequence[NodeDisk], *, t: int, former: Collection[str] = ()
         found.events += _durable(each, t)
     for each in disks:
         found.events += _applied(each, t)
-    newest = max(disks, key=lambda each: each.final.index)
+    if not disks:
+        return found
+    newest = max(disks, key=lambda each: (each.final.index, -each.first_index))
     wanted = {each.final.index for each in disks}
     found.is_whole = 0 < newest.first_index < FIRST_INDEX
     if found.is_whole:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import struct
 import subprocess
@@ -12,6 +13,7 @@ from typing import Final
 from chaos.drills.backends import Unfit
 
 _SOURCES: Final = ("sync.c", "clock.c")
+_POLL_SECONDS: Final = 0.005
 
 
 def compiler() -> str | None:
@@ -35,16 +37,18 @@ class Shims:
             self._libraries.append(str(library))
 
     def of_node(self, directory: Path, node: str) -> NodeShims:
-        return NodeShims(tuple(self._libraries), directory / f"{node}.hangs", directory / f"{node}.clock")
+        return NodeShims(tuple(self._libraries), directory / f"{node}.syncs", directory / f"{node}.clock")
 
 
 class NodeShims:
     """The changes for one node."""
 
-    def __init__(self, libraries: tuple[str, ...], hangs: Path, clock: Path) -> None:
+    def __init__(self, libraries: tuple[str, ...], syncs: Path, clock: Path) -> None:
         self._libraries = libraries
-        self._hangs = hangs
+        self._syncs = syncs
+        self._held = syncs.with_name(f"{syncs.name}.held")
         self._clock = clock
+        self.set_syncs("")
         self.set_clock(0.0)
 
     @property
@@ -52,16 +56,30 @@ class NodeShims:
         """Return the environment of the node."""
         return {
             "LD_PRELOAD": " ".join(self._libraries),
-            "DRILL_SYNC_HANGS": str(self._hangs),
+            "DRILL_SYNCS": str(self._syncs),
             "DRILL_CLOCK": str(self._clock),
         }
 
-    def hang_syncs(self) -> None:
-        """Let every sync wait from now on."""
-        self._hangs.touch()
+    def set_syncs(self, mode: str) -> None:
+        """Change all syncs from now on: one of the modes in `sync.c`, "" for none."""
+        new = self._syncs.with_name(f"{self._syncs.name}.new")
+        new.write_text(mode)
+        new.replace(self._syncs)
 
-    def free_syncs(self) -> None:
-        self._hangs.unlink(missing_ok=True)
+    async def hold_sync(self, part: str, *, seconds: float) -> None:
+        """Let syncs of files with `part` in their path (with a $ behind it) hang; return once one does.
+
+        Raises `TimeoutError`, and lets none hang any more, if there is none within `seconds`.
+        """
+        self._held.unlink(missing_ok=True)
+        self.set_syncs(f"hang {part}")
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._held.exists():
+                    await asyncio.sleep(_POLL_SECONDS)
+        except BaseException:
+            self.set_syncs("")
+            raise
 
     def set_clock(self, ahead_seconds: float) -> None:
         """Put the wall clock ahead, or back if negative; the monotonic clock stays as it is."""

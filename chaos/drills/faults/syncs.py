@@ -1,0 +1,44 @@
+"""Faults of the syncs of a node's disk: they hang, are slow, or fail. They need no disk of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from chaos.drills.backends import Need
+from chaos.drills.faults.registry import Scene, fault, require_stopped
+
+
+@fault(Need.SHIMS, hold_seconds=10.0)
+async def fsync_hang_leader(scene: Scene) -> AsyncIterator[str]:
+    """Let every sync of the leader's disk hang until the end."""
+    leader = await scene.leader()
+    scene.shims(leader).set_syncs("hang")
+    yield leader.id
+    scene.shims(leader).set_syncs("")
+
+
+@fault(Need.SHIMS)
+async def fsync_slow_leader(scene: Scene) -> AsyncIterator[str]:
+    """Let every sync of the leader's disk take 0.3 s longer until the end."""
+    leader = await scene.leader()
+    scene.shims(leader).set_syncs("slow")
+    yield leader.id
+    scene.shims(leader).set_syncs("")
+
+
+@fault(Need.SHIMS)
+async def fsync_eio_leader(scene: Scene) -> AsyncIterator[str]:
+    """Fail every sync of the leader's disk with EIO, so that the node must stop; start it again at the end.
+
+    What was not synced is lost then, if the backend can do that.
+    """
+    leader = await scene.leader()
+    scene.shims(leader).set_syncs("fail")
+    yield leader.id
+    await require_stopped(leader)
+    scene.shims(leader).set_syncs("")
+    if Need.DISKS in scene.backend.offers:
+        await scene.cut_power(leader)
+        await scene.restore_power(leader)
+    else:
+        leader.start()
