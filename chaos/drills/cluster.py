@@ -114,17 +114,22 @@ class Cluster:
         applied = [each["applied"] for each in document["nodes"]]
         return "" if max(applied) - min(applied) < _BEHIND_MAX else f"applied indexes are {applied}"
 
-    async def converged(self, *, seconds: float = 60.0) -> str:
-        """Wait, once nobody writes any more, until all nodes have applied the same index; return "", or what is wrong."""
+    async def converged(self, *, seconds: float = 60.0) -> dict[str, int]:
+        """Wait, once nobody writes any more, until all members have applied the same index.
+
+        Return what each says of itself then, or after `seconds`; a node that says nothing is not there.
+        """
         deadline = time.monotonic() + seconds
         while True:
-            _, document = await self.get(self.nodes[0], "/api/v1/cluster")
-            applied = {each["applied"] for each in document.get("nodes", [])}
-            if len(applied) == 1 and None not in applied:
-                return ""
-            if time.monotonic() > deadline:
-                return f"applied indexes are {applied}"
+            applied = {node.id: index for node in self.nodes if (index := await self._applied(node)) is not None}
+            is_equal = len(applied) == len(self.nodes) and len(set(applied.values())) == 1
+            if is_equal or time.monotonic() > deadline:
+                return applied
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _applied(self, node: Node) -> int | None:
+        _, document = await self.get(node, "/api/v1/cluster")
+        return next((each["applied"] for each in document.get("nodes", ()) if each["id"] == node.id), None)
 
 
 _BEHIND_MAX: Final = 200

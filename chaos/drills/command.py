@@ -10,10 +10,8 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from chaos.drills.backends import Backend, Need, Unfit
@@ -23,18 +21,18 @@ from chaos.drills.backends.namespaces_backend import Namespaces
 from chaos.drills.backends.proxies import Proxies
 from chaos.drills.backends.root_backend import Root, RootXfs
 from chaos.drills.drill import Plan, Result, run
-from chaos.drills.faults import FAULTS, Fault, chosen, drawn
+from chaos.drills.faults import FAULTS, Fault, chosen
 from chaos.drills.planted import PLANTED, find
+from chaos.drills.programme import Group, again, as_asked, drawn, unbound
 from chaos.drills.regions.command import main as regions
-from chaos.drills.report.table import closing_table, report_text
+from chaos.drills.report.figures import Figures, NoReport, figures_of, read_figures, write_figures
+from chaos.drills.report.table import closing_lines, report_text, times_table
 from chaos.drills.report.timeline import timeline
 from chaos.drills.shims import compiler
 
 AnyBackend = Namespaces | Proxies
 _BACKENDS: Final[dict[str, type[AnyBackend]]] = {kind.name: kind for kind in (Namespaces, Proxies, Root, RootXfs)}
-_ROUND_SECONDS: Final = 15.0
-_ROUNDS_MAX: Final = 20
-"""Rounds of one cluster: then the next ones begin with a new one, since the log must be whole when it is read back."""
+_OUT: Final = Path("drills-report")
 _FAILED, _NOTHING_RUN = 1, 2
 REGIONS: Final = "regions"
 """In place of faults: `chaos.drills.regions.command`."""
@@ -42,19 +40,20 @@ REGIONS: Final = "regions"
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code."""
-    if arguments[:1] == [REGIONS]:
-        return regions(arguments[1:])
+    others = {REGIONS: regions, "sum": _sum}
+    if arguments and arguments[0] in others:
+        return others[arguments[0]](arguments[1:])
     asked = _parser().parse_args(arguments)
+    try:
+        wanted, repeated = _wanted(asked)
+    except (ValueError, NoReport) as error:
+        print(error)
+        return _NOTHING_RUN
     kind = _chosen_backend(asked.backend)
     offers = _offers(kind)
     if asked.list:
         print(_listed(kind, offers, asked.nodes))
         return 0
-    try:
-        wanted = chosen(asked.faults) if asked.faults else list(FAULTS.values())
-    except ValueError as error:
-        print(error)
-        return _NOTHING_RUN
     skipped = {fault.name: why for fault in wanted if (why := _why_not(fault, offers, asked.nodes))}
     possible = [fault for fault in wanted if fault.name not in skipped]
     try:
@@ -71,7 +70,46 @@ def main(arguments: Sequence[str]) -> int:
         return _NOTHING_RUN
     if asked.planted:
         return _find_planted(asked, kind, offers)
-    return _run(asked, kind, possible, skipped)
+    if repeated and skipped:
+        print("nothing was run: not all faults of the report can be made here")
+        return _NOTHING_RUN
+    return _run(asked, kind, _groups(asked, possible, repeated), skipped)
+
+
+def _wanted(asked: argparse.Namespace) -> tuple[list[Fault], list[Group]]:
+    """Return the faults that may strike, and the rounds of the report that is to be repeated, if one is.
+
+    What the report says of nodes, backend and bounds goes before what was asked for.
+    """
+    if asked.repeat is None:
+        return (chosen(asked.faults) if asked.faults else list(FAULTS.values())), []
+    drills = read_figures([asked.repeat])
+    groups = list(again(drills))
+    kinds = {(drill.node_count, drill.backend, not drill.is_bound) for drill in drills}
+    if len(kinds) > 1:
+        raise ValueError(f"{asked.repeat}: its drills differ in nodes, backend or bounds; repeat one of them")
+    [(asked.nodes, asked.backend, asked.no_bounds)] = kinds
+    asked.out = asked.out or asked.repeat.with_name(f"{asked.repeat.resolve().name}-again")
+    return list({each.name: each for group in groups for each in group.rounds}.values()), groups
+
+
+def _groups(asked: argparse.Namespace, possible: list[Fault], repeated: list[Group]) -> Iterable[Group]:
+    if repeated:
+        return repeated
+    return drawn(possible, asked.seed, asked.minutes) if asked.minutes else as_asked(possible, asked.seed)
+
+
+def _sum(arguments: Sequence[str]) -> int:
+    """Add reports up, and print what they show together; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m chaos drills sum", description="Add reports of drills up.")
+    parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a folder that a drill has written")
+    try:
+        drills = read_figures(parser.parse_args(arguments).reports)
+    except NoReport as error:
+        print(error)
+        return _NOTHING_RUN
+    print(times_table(drills), closing_lines(drills), sep="\n\n")
+    return _FAILED if any(each.violations for each in drills) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,10 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--planted", action="store_true", help="run nodes with planted bugs: each must be found")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
-    parser.add_argument("--minutes", type=float, default=0.0, help="draw from the faults for this long instead")
+    parser.add_argument("--minutes", type=float, default=0.0, help="draw pairs of the faults for this long instead")
+    parser.add_argument("--repeat", type=Path, metavar="REPORT", help="run the rounds of a report again")
     parser.add_argument("--no-bounds", action="store_true", help="judge safety only, and no times")
     parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: the one with the most faults here")
-    parser.add_argument("--out", type=Path, default=Path("drills-report"), help="replaced; default: drills-report/")
+    parser.add_argument("--out", type=Path, help="replaced; default: drills-report/, or REPORT-again/")
     return parser
 
 
@@ -127,37 +166,36 @@ def _listed(kind: type[Namespaces | Proxies], offers: frozenset[Need], node_coun
 # -- the run ----------------------------------------------------------------------------------------------------------
 
 
-def _run(asked: argparse.Namespace, kind: type[AnyBackend], possible: list[Fault], skipped: Mapping[str, str]) -> int:
-    out = asked.out.resolve()
+def _run(asked: argparse.Namespace, kind: type[AnyBackend], groups: Iterable[Group], skipped: dict[str, str]) -> int:
+    out = (asked.out or _OUT).resolve()
     shutil.rmtree(out, ignore_errors=True)
-    if asked.minutes:
-        random = Random(asked.seed)
-        possible = [drawn(possible, random) for _ in range(max(1, round(asked.minutes * 60 / _ROUND_SECONDS)))]
-    if asked.no_bounds:
-        possible = [replace(fault, is_single=False) for fault in possible]
-    groups = _groups(possible)
     began = time.monotonic()
-    results: list[Result] = []
+    drills: list[Figures] = []
+    is_whole = True
     try:
         backend = kind(range(1, asked.nodes + 2))  # one more for a node that joins
-        for number, faults in enumerate(groups, start=1):
-            directory = out / f"{number}" if len(groups) > 1 else out
+        for number, group in enumerate(groups, start=1):
+            directory = out if isinstance(groups, list) and len(groups) == 1 else out / f"{number}"
             directory.mkdir(parents=True)
-            plan = Plan(faults, asked.nodes, asked.seed + number - 1, directory)
-            results.append(asyncio.run(run(plan, backend, _say)))
-            _write_report(results[-1], plan, backend, skipped)
+            rounds = unbound(group) if asked.no_bounds else group
+            plan = Plan(rounds.rounds, asked.nodes, group.seed, directory, begins=group.begins)
+            result = asyncio.run(run(plan, backend, _say))
+            drills.append(figures_of(result, plan, backend.name, skipped, is_bound=not asked.no_bounds))
+            _write_report(result, plan, backend, drills[-1])
     except (Unfit, TimeoutError) as error:
         print(f"not all was run: {error}")
-    if not results:
+        is_whole = False
+    made = [each for drill in drills for each in drill.rounds if each.faults]
+    if not made:
         return _NOTHING_RUN
-    rounds = sum(len(result.rounds) for result in results)
-    print(closing_table(results))
-    print(f"{rounds} of {len(possible)} rounds in {time.monotonic() - began:.0f} s; report: {out}")
-    return _FAILED if rounds < len(possible) or any(result.violations for result in results) else 0
+    print(times_table(drills), closing_lines(drills), sep="\n")
+    planned = sum(len(drill.rounds) for drill in drills)
+    print(f"{len(made)} of {planned} rounds in {time.monotonic() - began:.0f} s; report: {out}")
+    return _FAILED if not is_whole or any(drill.violations for drill in drills) else 0
 
 
 def _find_planted(asked: argparse.Namespace, kind: type[AnyBackend], offers: frozenset[Need]) -> int:
-    out = asked.out.resolve()
+    out = (asked.out or _OUT).resolve()
     shutil.rmtree(out, ignore_errors=True)
     backend = kind(range(1, 5))
     missed = 0
@@ -172,16 +210,11 @@ def _find_planted(asked: argparse.Namespace, kind: type[AnyBackend], offers: fro
     return _FAILED if missed else 0
 
 
-def _groups(faults: list[Fault]) -> list[list[Fault]]:
-    """Return the faults of each cluster: those that need another configuration have clusters of their own."""
-    alike = [[fault for fault in faults if fault.short_logs == are_short] for are_short in (False, True)]
-    return [part[first : first + _ROUNDS_MAX] for part in alike for first in range(0, len(part), _ROUNDS_MAX)]
-
-
-def _write_report(result: Result, plan: Plan, backend: Backend, skipped: Mapping[str, str]) -> None:
+def _write_report(result: Result, plan: Plan, backend: Backend, figures: Figures) -> None:
     names = [f"n{number}" for number in range(1, plan.node_count + 1)]
     (plan.out / "timeline.svg").write_text(timeline(result, names))
-    (plan.out / "report.md").write_text(report_text(result, plan, backend, skipped))
+    (plan.out / "report.md").write_text(report_text(result, plan, backend, figures))
+    write_figures(figures, plan.out)
 
 
 def _say(line: str) -> None:

@@ -9,21 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos.checkers import Report
+from chaos.checkers import History, Report
 from chaos.checkers.history.events import AnyEvent, Healed, Members, Setup, write_history
 from chaos.drills.backends import Backend, Need
 from chaos.drills.cluster import Cluster, MakeNode
 from chaos.drills.faults import Fault, Scene
 from chaos.drills.founding import found
 from chaos.drills.history.disks import FIRST_INDEX, NodeDisk, read_back, read_disk
-from chaos.drills.history.recorder import Recorder
+from chaos.drills.history.observed import read_observed
+from chaos.drills.history.recorder import Recorder, in_order
 from chaos.drills.load.load import Load
 from chaos.drills.names_node import NAMES_NODE
-from chaos.drills.nodes import LEASE_SECONDS, NODE, STOP_SECONDS_MAX, Node
+from chaos.drills.nodes import LEASE_SECONDS, STOP_SECONDS_MAX, Node
+from chaos.drills.observed_node import OBSERVED_NODE, observed_file, settings_of
 from chaos.drills.readiness import ReadinessWatch, Sight
 from chaos.drills.rounds import Round, run_round
 from chaos.drills.shims import Shims
-from chaos.drills.verdict import directory_faults, judge
+from chaos.drills.verdict import Together, directory_faults, judge, lost_and_acknowledged_jobs
 from raftsched import limits
 from raftsched.errors import RaftschedError
 
@@ -43,7 +45,7 @@ class Plan:
     seed: int
     out: Path
     """Of the history and the logs."""
-    entry: Sequence[str] = NODE
+    entry: Sequence[str] = OBSERVED_NODE
     """The module that nodes run."""
     configuration: str = ""
     """Lines of all nodes' configuration, beside those that every drill has."""
@@ -51,6 +53,10 @@ class Plan:
     """As `Load` has them."""
     syncs: str = ""
     """Mode of all syncs from the start on (`shims/sync.c`)."""
+    bug: str = ""
+    """The bug that they have (`bugs`); "" = none."""
+    begins: Sequence[float] = ()
+    """For each round, the seconds since the start of the drill before which it does not begin; () = at once."""
 
 
 @dataclass(slots=True)
@@ -61,7 +67,9 @@ class Result:
     faults: list[str] = field(default_factory=list)
     """Faults found beside those of rounds and history."""
     report: Report | None = None
+    lost_and_acknowledged_jobs: tuple[int, int] = (0, 0)
     events: list[AnyEvent] = field(default_factory=list)
+    together: Together | None = None
     sights: list[Sight] = field(default_factory=list)
     """The readiness of nodes over time."""
 
@@ -81,13 +89,13 @@ async def run(plan: Plan, backend: Backend, say: Say) -> Result:
     recorder.add(Setup, **_setup(plan))
     await backend.open()
     try:
-        cluster = Cluster(range(1, plan.node_count + 1), _maker(plan, backend))
+        cluster = Cluster(range(1, plan.node_count + 1), _maker(plan, backend, recorder))
         try:
             load = await _run_rounds(plan, Scene(cluster, backend, random.Random(plan.seed), ()), recorder, result, say)
         finally:
             await cluster.close()
         say("reading the logs of the nodes back, and judging")
-        await asyncio.to_thread(_judge, cluster, load, recorder, result)
+        await asyncio.to_thread(_judge, plan, cluster, load, recorder, result)
     finally:
         await backend.close()
     write_history(plan.out / "history.jsonl", result.events)
@@ -104,11 +112,11 @@ def _setup(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _maker(plan: Plan, backend: Backend) -> MakeNode:
+def _maker(plan: Plan, backend: Backend, recorder: Recorder) -> MakeNode:
     needs = frozenset().union(*(fault.needs for fault in plan.faults))
     shims = Shims(plan.out) if Need.SHIMS in needs else None
     entry = plan.entry
-    if entry is NODE and any(fault.tracks_names for fault in plan.faults):
+    if entry is OBSERVED_NODE and any(fault.tracks_names for fault in plan.faults):
         entry = NAMES_NODE
     short_log = _SHORT_LOG if any(fault.short_logs for fault in plan.faults) else ""
 
@@ -125,6 +133,7 @@ def _maker(plan: Plan, backend: Backend) -> MakeNode:
             entry=entry,
             configuration=plan.configuration + (short_log if number > 1 else ""),
         )
+        node.settings.update(settings_of(node.id, plan.out, recorder.origin_ns, plan.bug))
         if needs & {Need.SMALL_DISK, Need.DISKS, Need.READ_ONLY}:
             backend.mount_small(node.disk, _SMALL_DISK_BYTES)
         return node
@@ -145,7 +154,12 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
         load.start()
         await asyncio.sleep(1.0)
         async with watch:
-            for fault in (each for each in plan.faults if not each.at_founding):
+            for number, fault in enumerate(plan.faults):
+                if fault.at_founding:
+                    continue
+                if plan.begins:
+                    await asyncio.sleep(plan.begins[number] - recorder.t / 1e6)
+                scene.random = random.Random(f"{plan.seed} {number}")
                 result.rounds.append(await run_round(scene, fault, load, recorder))
                 say(str(result.rounds[-1]))
         recorder.add(Members, nodes=tuple(node.id for node in cluster.nodes))
@@ -154,8 +168,8 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
         load.check()
         if left := await load.drain():
             result.faults.append(f"after the heal not all jobs ended: {left}")
-        if differing := await cluster.converged():
-            result.faults.append(f"nodes do not converge: {differing}")
+        quiet_at, indexes = recorder.t, await cluster.converged()
+        result.together = Together(quiet_at, recorder.t, indexes)
     finally:
         await load.close()
     for node in cluster.nodes:
@@ -164,19 +178,21 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
     return load
 
 
-def _judge(cluster: Cluster, load: Load, recorder: Recorder, result: Result) -> None:
+def _judge(plan: Plan, cluster: Cluster, load: Load, recorder: Recorder, result: Result) -> None:
     recorder.close()
-    observed = sorted([*recorder.events, *load.events_of_processes()], key=lambda event: event.t)
-    end = max(recorder.t, observed[-1].t)
+    told = read_observed({node.id: observed_file(node.id, plan.out) for node in cluster.all_nodes})
+    seen = in_order([*recorder.events, *load.events_of_processes(), *told.leaders])
+    end = max(recorder.t, seen[-1].t)
     with_disks = [node for node in cluster.all_nodes if node.data.exists()]
     former = {node.id for node in with_disks if node not in cluster.nodes}
-    log = read_back(_disks(with_disks, result, t=end), t=end, former=former)
+    log = read_back(_disks(with_disks, result, t=end), t=end, applied_at=told.applied_at, former=former)
     if not log.is_whole:
         result.faults.append(
             "the log was compacted: what became of unknown operations can't be settled; run fewer rounds"
         )
-    result.report = judge(observed, log)
-    result.events = [*observed, *log.events]
+    result.events = in_order([*seen, *log.events])
+    result.report = judge(seen, log, result.together)
+    result.lost_and_acknowledged_jobs = lost_and_acknowledged_jobs(History(result.events))
     result.faults += directory_faults([node.data for node in with_disks])
 
 

@@ -14,6 +14,7 @@ from chaos.checkers.history.events import Nemesis
 from chaos.drills.faults import Fault, Scene
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.names import KEPT
+from chaos.drills.observed_node import observed_file
 from chaos.drills.rounds import Round
 
 _US = 1_000_000
@@ -47,7 +48,17 @@ async def _round(scene: Scene, fault: Fault, recorder: Recorder) -> Round:
     if missing := await scene.cluster.healthy():
         violations.append(f"no cluster was founded: {missing}")
     end = recorder.t
-    return Round(fault.name, target, begin, heal, end, (end - heal) / _US, 0.0, "", tuple(violations))
+    return Round(
+        asked=fault.parts,
+        faults=fault.parts,
+        target=target,
+        begin=begin,
+        heal=heal,
+        end=end,
+        write_gap_seconds=(end - heal) / _US,
+        sdk_wait_seconds=0.0,
+        violations=tuple(violations),
+    )
 
 
 def _forget(scene: Scene) -> None:
@@ -55,3 +66,4 @@ def _forget(scene: Scene) -> None:
         node.kill()
         for part in (node.data, node.disk / KEPT):
             shutil.rmtree(part, ignore_errors=True)
+        observed_file(node.id, node.log.parent).unlink(missing_ok=True)

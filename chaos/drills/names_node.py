@@ -1,4 +1,4 @@
-"""A node of production whose names are tracked (`names.py`): `python -m chaos.drills.names_node node ...`.
+"""An observed node whose names are tracked (`names.py`): `python -m chaos.drills.names_node node ...`.
 
 With `no-directory-syncs` in front of that none is kept: a planted bug.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from chaos.drills.names import track
-from raftsched.__main__ import run
+from chaos.drills.observed_node import main
 
 NAMES_NODE: Final = ("chaos.drills.names_node", "node")
 NO_DIRECTORY_SYNCS: Final = ("chaos.drills.names_node", "no-directory-syncs", "node")
@@ -21,4 +21,4 @@ if __name__ == "__main__":
     if drops_all:
         del sys.argv[1]
     track(Path(os.environ["RAFTSCHED_DATA_DIR"]).parent, drops_all=drops_all)
-    run()
+    main()

@@ -43,6 +43,8 @@ class Node:
         self.data: Final = self.disk / "data"
         self.log: Final = directory / f"{self.id}.log"
         self.shims: Final = shims
+        self.settings: Final[dict[str, str]] = {}
+        """Of its environment, beside its own."""
         self._config = directory / f"{self.id}.toml"
         self._backend = backend
         self._entry = entry
@@ -61,8 +63,10 @@ class Node:
         return self._process.poll() if self._process is not None else None
 
     def start(self) -> None:
-        """Start it; it is not ready yet when this returns."""
-        settings = {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data)}
+        """Start it, if it does not run; it is not ready yet when this returns."""
+        if self.is_running:
+            return
+        settings = {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data), **self.settings}
         settings |= self.shims.settings if self.shims is not None else {}
         self._process = self._backend.start(
             self.number, Launch(self._entry, self._config, self.disk, self.log, settings)

@@ -14,7 +14,7 @@ from chaos.drills.backends import Backend, Need
 from chaos.drills.drill import Plan, Result, Say, run
 from chaos.drills.faults import FAULTS, Fault, Scene
 from chaos.drills.names_node import NO_DIRECTORY_SYNCS
-from chaos.drills.nodes import NODE
+from chaos.drills.observed_node import OBSERVED_NODE
 
 _UNSYNCED_SECONDS: Final = 3.0
 """Shorter than a kernel leaves changes in memory by itself."""
@@ -38,7 +38,9 @@ class Planted:
     name: str
     about: str
     fault: Fault
-    entry: Sequence[str] = NODE
+    entry: Sequence[str] = OBSERVED_NODE
+    bug: str = ""
+    """As `Plan.bug`."""
     syncs: str = ""
     """Mode of all syncs from the first start on (`shims/sync.c`)."""
 
@@ -63,11 +65,23 @@ PLANTED: Final = (
         FAULTS["names_all"],
         entry=NO_DIRECTORY_SYNCS,
     ),
+    Planted(
+        "local_read",
+        "a node answers reads from its own state, whoever leads; then the leader is cut off",
+        FAULTS["isolate_leader"],
+        bug="reads_without_a_majority",
+    ),
+    Planted(
+        "no_term_wait",
+        "a new leader ends leases at once, and does not wait for a term; then the leader is killed",
+        FAULTS["kill_leader"],
+        bug="expires_early_after_an_election",
+    ),
 )
 
 
 async def find(planted: Planted, seed: int, out: Path, backend: Backend, say: Say) -> Result:
     """Run a drill with a planted bug. What keeps the cluster from being healthy again is among its violations."""
     out.mkdir(parents=True)
-    plan = Plan([planted.fault], 3, seed, out, planted.entry, syncs=planted.syncs)
+    plan = Plan([planted.fault], 3, seed, out, planted.entry, syncs=planted.syncs, bug=planted.bug)
     return await run(plan, backend, say)

@@ -18,6 +18,7 @@ from typing import Final
 
 from chaos.checkers.history.events import AnyEvent, Invoke, Nemesis, Reply
 from chaos.drills.faults import Fault, Scene
+from chaos.drills.faults.registry import FAILURES
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.load import Load
 from chaos.drills.load.sdk_client import PROCESS as SDK_CLIENT
@@ -31,12 +32,16 @@ _QUIET_SECONDS: Final = 2.0
 _US: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """The result of one round."""
 
-    fault: str
-    target: str
+    asked: tuple[str, ...]
+    """The faults that were to strike."""
+    faults: tuple[str, ...]
+    """Those that did; without any the round says nothing, and is not counted."""
+    apart_seconds: float = 0.0
+    target: str = ""
     begin: int
     """Microseconds of the history."""
     heal: int
@@ -45,32 +50,40 @@ class Round:
     """The longest time without an accepted write of a user of raw HTTP, at whichever node."""
     sdk_wait_seconds: float
     """The longest call of the SDK's client; one that has not ended counts up to the end."""
-    overload: str
+    overload: str = ""
     """The reason if a figure is beyond its bound and yet no violation: the machine was overloaded; else ""."""
+    not_made: tuple[str, ...] = ()
+    """Faults that could not be made, each with the reason."""
     violations: tuple[str, ...] = ()
 
+    @property
+    def fault(self) -> str:
+        return " + ".join(self.faults or self.asked)
+
     def __str__(self) -> str:
-        verdict = "; ".join(self.violations) or "ok"
+        unmade = "".join(f"  (not made, so not counted: {each})" for each in self.not_made)
+        verdict = "; ".join(self.violations) or ("ok" if self.faults else "nothing shown")
         note = f"  (slow, but not counted: {self.overload})" if self.overload else ""
         return (
-            f"{self.fault:23} {self.target:22} writes back after {self.write_gap_seconds:5.2f} s  "
-            f"SDK {self.sdk_wait_seconds:5.2f} s  {verdict}{note}"
+            f"{self.fault:18} {self.target:12} writes back after {self.write_gap_seconds:5.2f} s  "
+            f"SDK {self.sdk_wait_seconds:5.2f} s  {verdict}{note}{unmade}"
         )
 
 
 async def run_round(scene: Scene, fault: Fault, load: Load, recorder: Recorder) -> Round:
-    """Let a fault strike, heal it, and wait until all is well again."""
+    """Let a fault strike, heal it, and wait until all is well again.
+
+    A fault that can't be made is noted with the round, and is no violation; one that can't be healed is.
+    """
     violations: list[str] = []
-    begin = recorder.add(Nemesis, fault=fault.name, phase="start")
+    begin = recorder.t
     metronome = Metronome()
-    target = ""
     async with metronome:
-        try:
-            async with fault.strike(scene) as target:
-                await asyncio.sleep(fault.hold_seconds)
-        except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
-            violations.append(f"the fault could not be made, or not be healed: {error}")
-        heal = recorder.add(Nemesis, fault=fault.name, phase="stop", target=target)
+        target = await _strike(scene, fault, recorder, violations)
+        made = tuple(name for name in fault.parts if name not in scene.not_made)
+        heal = recorder.t
+        for name in made:
+            recorder.add(Nemesis, fault=name, phase="stop", target=target)
         if missing := await scene.cluster.healthy():
             violations.append(f"not healthy in time: {missing}")
         await asyncio.sleep(_QUIET_SECONDS)
@@ -79,14 +92,47 @@ async def run_round(scene: Scene, fault: Fault, load: Load, recorder: Recorder) 
     gap = write_gap_seconds(recorder.events, begin, end)
     wait = sdk_wait_seconds(load.events_of_processes(), begin, end)
     slow = []
-    if fault.is_single and gap > WRITE_GAP_SECONDS_MAX:
-        slow.append(f"TOO SLOW: no write for {gap:.2f} s")
-    if fault.is_single and wait > SDK_WAIT_SECONDS_MAX:
-        slow.append(f"TOO SLOW: the SDK waited for {wait:.2f} s")
+    if fault.is_single and made:
+        slow += [f"TOO SLOW: no write for {gap:.2f} s"] if gap > WRITE_GAP_SECONDS_MAX else []
+        slow += [f"TOO SLOW: the SDK waited for {wait:.2f} s"] if wait > SDK_WAIT_SECONDS_MAX else []
     overload = metronome.overload if slow else ""
-    if not overload:
-        violations += slow
-    return Round(fault.name, target, begin, heal, end, gap, wait, overload, tuple(violations))
+    return Round(
+        asked=fault.parts,
+        faults=made,
+        apart_seconds=fault.apart_seconds,
+        target=target,
+        begin=begin,
+        heal=heal,
+        end=end,
+        write_gap_seconds=gap,
+        sdk_wait_seconds=wait,
+        overload=overload,
+        not_made=tuple(f"{name}: {why}" for name, why in scene.not_made.items()),
+        violations=(*violations, *([] if overload else slow)),
+    )
+
+
+async def _strike(scene: Scene, fault: Fault, recorder: Recorder, violations: list[str]) -> str:
+    """Let a fault strike, last and heal; return its target."""
+    scene.not_made = {}
+    target, has_struck = "", False
+    try:
+        async with fault.strike(scene) as target:
+            has_struck = True
+            made = [name for name in fault.parts if name not in scene.not_made]
+            for name in made:
+                recorder.add(Nemesis, fault=name, phase="start", target=target)
+            await asyncio.sleep(fault.hold_seconds if made else 0.0)
+    except FAILURES as error:
+        if has_struck:
+            violations.append(f"the fault could not be healed: {error}")
+        elif isinstance(error, RuntimeError):  # the cluster did not bear it
+            violations.append(str(error))
+        else:
+            scene.not_made[fault.name] = str(error) or type(error).__name__
+    if scene.not_made:
+        await scene.heal_links()  # whatever it had cut already
+    return target
 
 
 def write_gap_seconds(events: Iterable[AnyEvent], begin: int, end: int) -> float:

@@ -2,41 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
+
+from msgspec.structs import replace as replace_struct
 
 from chaos.checkers import History, Report, check_all
-from chaos.checkers.history.events import AnyEvent
+from chaos.checkers.history.events import AnyEvent, Change, Effect, FinalState, Healed, Members, Setup
+from chaos.checkers.jobs.effects import effects_disjoint, timed_effect_count
+from chaos.checkers.liveness import healed_count, nodes_converge
 from chaos.drills.history.disks import ReadBack
+from chaos.drills.history.recorder import in_order
+from chaos.drills.load.processes import SDK_WORKER
 from raftsched.errors import RaftschedError
 from raftsched.node.check import check_directories
 
-T = TypeVar("T")
-
-UNJUDGED: Final = {
-    "shown_is_applied": "nobody saw when an entry was applied",
-    "ready_jobs_are_given": "nobody saw when an entry was applied",
-    "nobody_is_passed_over": "nobody saw when an entry was applied",
-    "nodes_converge": "nodes stop one after the other; while they run, the drill waits until their indexes are equal",
-}
-"""Properties about which a drill says nothing, and why."""
+NEED_TIMES: Final = frozenset({"shown_is_applied", "ready_jobs_are_given", "nobody_is_passed_over"})
+"""Properties that say nothing if nobody saw when an entry was applied."""
 
 
-def judge(events: Iterable[AnyEvent], read_back: ReadBack | None = None) -> Report:
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The indexes that the nodes had applied while all of them still ran.
+
+    They stop one after the other, so their disks differ by what the others did meanwhile.
+    """
+
+    quiet_at: int
+    """The time from which on nobody asked for anything."""
+    seen_at: int
+    indexes: Mapping[str, int]
+    """By node; one that did not answer is not there."""
+
+    def events(self) -> Iterator[AnyEvent]:
+        yield Healed(t=self.quiet_at)
+        for node, index in self.indexes.items():
+            yield FinalState(t=self.seen_at, node=node, index=index, state="", jobs={})
+
+
+def judge(events: Sequence[AnyEvent], read_back: ReadBack | None = None, together: Together | None = None) -> Report:
     """Return the verdict of the checkers on a history, which what was read back from the disks completes."""
     found = read_back or ReadBack()
-    history = History([*events, *found.events], replay=found.replay if found.is_whole else None)
-    return _without_unjudged(check_all(history))
+    replay = found.replay if found.is_whole else None
+    history = History(in_order([*events, *found.events]), replay=replay)
+    report = check_all(history)
+    violations, evidence = dict(report.violations), dict(report.evidence)
+    if together is not None:
+        known = [event for event in events if isinstance(event, Setup | Members)]
+        converging = History([*known, *together.events()])
+        violations[nodes_converge.__name__] = nodes_converge(converging)
+        evidence[nodes_converge.__name__] = healed_count(converging)
+    if not history.setup.workers_keep_time:
+        keeping = History(_of_sdk_workers(history))
+        violations[effects_disjoint.__name__] = effects_disjoint(keeping)
+        evidence[effects_disjoint.__name__] = timed_effect_count(keeping)
+    if not any(change.t >= 0 for change in history.changes):
+        violations |= {name: [] for name in NEED_TIMES}
+        evidence |= dict.fromkeys(NEED_TIMES, 0)
+    return replace(report, violations={name: each for name, each in violations.items() if each}, evidence=evidence)
 
 
-def _without_unjudged(report: Report) -> Report:
-    return replace(report, violations=_judged(report.violations), evidence=_judged(report.evidence))
-
-
-def _judged(of_properties: Mapping[str, T]) -> dict[str, T]:
-    return {name: value for name, value in of_properties.items() if name not in UNJUDGED}
+def _of_sdk_workers(history: History) -> list[AnyEvent]:
+    """Those of the SDK's workers, who stop a run at its deadline. Workers of raw HTTP overstay on purpose."""
+    effects = [effect for effect in history.of(Effect) if effect.worker.startswith(SDK_WORKER)]
+    return [replace_struct(history.setup, workers_keep_time=True), *effects, *history.of(Change)]
 
 
 def directory_faults(directories: Sequence[Path]) -> list[str]:
@@ -47,3 +78,10 @@ def directory_faults(directories: Sequence[Path]) -> list[str]:
         return [f"check: {error}"]
     own = [f"{each.node_id}: {fault}" for each in found.reports for fault in each.violations]
     return [*own, *found.violations]
+
+
+def lost_and_acknowledged_jobs(history: History) -> tuple[int, int]:
+    """Return how many acknowledged jobs some node does not have at the end, and how many were acknowledged at all."""
+    acknowledged = {answer.reply.job for answer in history.answers("submit")}
+    kept = [final.jobs.keys() | history.purged for final in history.finals.values()]
+    return len({job for job in acknowledged if any(job not in jobs for jobs in kept)}), len(acknowledged)

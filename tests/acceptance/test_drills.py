@@ -40,7 +40,7 @@ async def test_reads_that_nobody_confirms_are_found_in_one_round(tmp_path: Path)
         node_count=3,
         seed=1,
         out=tmp_path,
-        entry=("tests.drills.planted_node", "node"),
+        bug="reads_without_a_majority",
     )
     result = await run(plan, Proxies((1, 2, 3)), lines.append)
     assert result.report is not None

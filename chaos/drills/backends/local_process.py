@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from chaos.drills.backends.port import Launch
+from chaos.drills.observed_node import STACKS
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
 
+_STACKS_SECONDS: Final = 1.0
 _ROOT: Final = Path(__file__).parents[3]
 
 
@@ -21,11 +23,10 @@ class LocalProcess:
     """Runs a node with this interpreter; `prefix` is put before its command line."""
 
     def __init__(self, launch: Launch, prefix: Sequence[str] = ()) -> None:
-        self._log = launch.log
         with launch.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*prefix, sys.executable, "-m", *launch.arguments, UNTIL_STDIN_ENDS],
-                env=os.environ | launch.settings,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1", **launch.settings},
                 cwd=_ROOT,
                 stdin=lifeline(),
                 stdout=log,
@@ -50,10 +51,10 @@ class LocalProcess:
         self._signal(signal.SIGTERM)
 
     def dump_stack(self) -> None:
-        if (program := shutil.which("py-spy")) is not None:
-            with self._log.open("ab") as log:
-                command = [program, "dump", "--pid", str(self._process.pid)]
-                subprocess.run(command, stdout=log, stderr=log, check=False)
+        for number in (STACKS, signal.SIGABRT):  # of tasks and threads; if it hangs, of threads as it ends
+            self._signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STACKS_SECONDS)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.poll() is None:

@@ -1,6 +1,6 @@
 """Faults of drills: each has a name, what it needs of a backend, and how it begins and heals."""
 
-from chaos.drills.faults.registry import FAULTS, Fault, Scene, chosen, drawn
+from chaos.drills.faults.registry import FAULTS, Fault, Scene, at_once, chosen
 
 from chaos.drills.faults import bad_links, clocks, disks, links, membership, names, processes, rot, syncs  # isort: skip  # they register
 
@@ -8,11 +8,11 @@ __all__ = [
     "FAULTS",
     "Fault",
     "Scene",
+    "at_once",
     "bad_links",
     "chosen",
     "clocks",
     "disks",
-    "drawn",
     "links",
     "membership",
     "names",

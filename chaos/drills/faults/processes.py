@@ -112,7 +112,7 @@ async def pause_majority(scene: Scene) -> AsyncIterator[str]:
         node.resume()
 
 
-@fault(hold_seconds=0.5)
+@fault(hold_seconds=0.5, is_alone=True)
 async def rolling_restart(scene: Scene) -> AsyncIterator[str]:
     """Stop each node with SIGTERM and start it again, one after the other."""
     for node in scene.nodes:

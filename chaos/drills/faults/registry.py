@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
+from subprocess import SubprocessError
 from typing import Final, Protocol
 
-from chaos.drills.backends import Backend, Disk, Need
+from chaos.drills.backends import Backend, Disk, Need, Unfit
 from chaos.drills.cluster import Cluster
 from chaos.drills.nodes import Node
 from chaos.drills.shims import NodeShims
@@ -21,14 +22,15 @@ from raftsched.node.identity import NODE_FILE
 from raftsched.node.shutdown import EXIT_FAULT
 
 HOLD_SECONDS: Final = 6.0
-_AT_ONCE: Final = 0.2
-"""Part of the drawn rounds with two faults."""
 _START_SECONDS_MAX: Final = 60.0
 _FOUNDING_SECONDS_MAX: Final = 1.6
 _POLL_SECONDS: Final = 0.01
 _STOP_SECONDS_MAX: Final = 15.0
 _FLUSHED: Final = 0.3
 """Part of the power cuts before which the file system's journal gets as far as the disk."""
+_AND: Final = "+"
+FAILURES: Final = (OSError, RuntimeError, SubprocessError, Unfit)
+"""Of making a fault, and of healing it; a TimeoutError is an OSError."""
 
 
 class LoadProcess(Protocol):
@@ -54,6 +56,8 @@ class Scene:
     workers: Sequence[LoadProcess]
     crowds: Sequence[LoadProcess] = ()
     """Clients by the dozen; a fault starts and stops them."""
+    not_made: dict[str, str] = field(default_factory=dict)
+    """Faults of this round that could not be made, and why."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -149,6 +153,13 @@ class Fault:
     """All nodes but the first keep as little of their logs as they can."""
     tracks_names: bool = False
     """The names of files are tracked (`chaos.drills.names`)."""
+    apart_seconds: float = 0.0
+    """Of several at once."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the names of the faults that it consists of: its own, if it is one."""
+        return tuple(self.name.split(_AND))
 
 
 FAULTS: Final[dict[str, Fault]] = {}
@@ -196,32 +207,40 @@ def chosen(texts: Sequence[str]) -> list[Fault]:
     wanted: list[Fault] = []
     for text in texts:
         names, _, rounds = text.partition(":")
-        for name in names.split("+"):
+        for name in names.split(_AND):
             if name not in FAULTS:
                 raise ValueError(f"{text}: no such fault; `python -m chaos drills --list` names them")
         if rounds and not (rounds.isascii() and rounds.isdigit() and int(rounds)):
             raise ValueError(f"{text}: write {names}:ROUNDS with a number from 1 on")
-        if alone := [name for name in names.split("+") if "+" in names and FAULTS[name].is_alone]:
+        if alone := [name for name in names.split(_AND) if _AND in names and FAULTS[name].is_alone]:
             raise ValueError(f"{text}: {alone[0]} strikes on its own only")
-        wanted += [at_once([FAULTS[name] for name in names.split("+")])] * int(rounds or 1)
+        wanted += [at_once([FAULTS[name] for name in names.split(_AND)])] * int(rounds or 1)
     return wanted
 
 
-def at_once(faults: Sequence[Fault]) -> Fault:
-    """Return the fault that is all of these: they strike one after the other, and heal in the opposite order.
+def at_once(faults: Sequence[Fault], apart_seconds: float = 0.0) -> Fault:
+    """Return the fault that is all of these: each begins `apart_seconds` after the one before, all heal in reverse order.
 
-    More than a minority may have it, so no time is judged.
+    More than a minority may have it, so no time is judged. A part that can't be made beside the others is left out, and
+    noted in `Scene.not_made`.
     """
     if len(faults) == 1:
         return faults[0]
 
     @asynccontextmanager
     async def strike(scene: Scene) -> AsyncIterator[str]:
+        targets = []
         async with AsyncExitStack() as struck:
-            yield " ".join([await struck.enter_async_context(each.strike(scene)) for each in faults])
+            for number, each in enumerate(faults):
+                await asyncio.sleep(apart_seconds if number else 0.0)
+                try:
+                    targets.append(await struck.enter_async_context(each.strike(scene)))
+                except FAILURES as error:
+                    scene.not_made[each.name] = str(error) or type(error).__name__
+            yield ", ".join(targets)
 
     return Fault(
-        name="+".join(each.name for each in faults),
+        name=_AND.join(each.name for each in faults),
         strike=strike,
         needs=frozenset().union(*(each.needs for each in faults)),
         about="; ".join(each.about for each in faults),
@@ -230,14 +249,8 @@ def at_once(faults: Sequence[Fault]) -> Fault:
         is_single=False,
         short_logs=any(each.short_logs for each in faults),
         tracks_names=any(each.tracks_names for each in faults),
+        apart_seconds=apart_seconds,
     )
-
-
-def drawn(faults: Sequence[Fault], random: Random) -> Fault:
-    """Return one of these, or sometimes two of a minority each at once."""
-    first, second = random.choice(faults), random.choice(faults)
-    fits = all(each.is_single and not each.is_alone for each in (first, second)) and first is not second
-    return at_once([first, second]) if fits and random.random() < _AT_ONCE else first
 
 
 async def require_stopped(node: Node) -> None:

@@ -6,12 +6,13 @@ applied once more, to an empty state in memory: that gives a `Change` for each e
 of operations whose outcome nobody learned. Each node's own entries and its own state are recorded beside it, so that
 checkers compare them: with one another, and with the replay.
 
-Times of these events are that of the end, -1 for changes: nobody saw when they happened.
+Times of these events are that of the end. Changes have the time at which the first observed node applied their entry
+(`observed`), -1 if none was observed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, get_args
@@ -87,8 +88,13 @@ def read_disk(node: str, directory: Path, *, t: int) -> NodeDisk:
     return NodeDisk(node, read_entries(disk, table, 0, len(table)), final)
 
 
-def read_back(disks: Sequence[NodeDisk], *, t: int, former: Collection[str] = ()) -> ReadBack:
-    """Return what the disks tell of the log, at the time `t`; states of `former` members are of no account."""
+def read_back(
+    disks: Sequence[NodeDisk], *, t: int, applied_at: Mapping[int, int], former: Collection[str] = ()
+) -> ReadBack:
+    """Return what the disks tell of the log, at the time `t`; states of `former` members are of no account.
+
+    `applied_at` is the time of each index, if anybody saw it.
+    """
     found = ReadBack()
     for each in disks:
         found.events += _durable(each, t)
@@ -100,7 +106,7 @@ def read_back(disks: Sequence[NodeDisk], *, t: int, former: Collection[str] = ()
     wanted = {each.final.index for each in disks}
     found.is_whole = 0 < newest.first_index < FIRST_INDEX
     if found.is_whole:
-        found.events += _changes(newest, wanted, found.digests)
+        found.events += _changes(newest, wanted, found.digests, applied_at)
     found.events += [each.final for each in disks if each.node not in former]
     return found
 
@@ -121,7 +127,9 @@ def _applied(disk: NodeDisk, t: int) -> Iterator[AnyEvent]:
             yield Applied(t=t, node=disk.node, index=index, term=term, digest=digest(command))
 
 
-def _changes(disk: NodeDisk, wanted: set[int], digests: dict[int, str]) -> Iterator[AnyEvent]:
+def _changes(
+    disk: NodeDisk, wanted: set[int], digests: dict[int, str], applied_at: Mapping[int, int]
+) -> Iterator[AnyEvent]:
     """Yield every effect of the log up to the state of its node; note the digest of each index in `wanted`."""
     replay = LogReplay(State(MemoryStore()))
     for whole, index, term in disk.entries:
@@ -134,15 +142,15 @@ def _changes(disk: NodeDisk, wanted: set[int], digests: dict[int, str]) -> Itera
         for deed in replay.deeds(LoggedEntry(index, term, command, configuration)):
             for name, fields in events_of(deed):
                 stamped = {} if name == "BackgroundWorkChanged" else {"now_ms": replay.state.cluster_time_ms}
-                event = _EVENTS[name](t=-1, index=index, position=position, **fields, **stamped)
-                yield event
-                yield from _handed_back(disk.node, name, fields)
+                t = applied_at.get(index, -1)
+                yield _EVENTS[name](t=t, index=index, position=position, **fields, **stamped)
+                yield from _handed_back(disk.node, t, name, fields)
                 position += 1
         if index in wanted:
             digests[index] = state_digest(replay.state)
 
 
-def _handed_back(node: str, name: str, fields: dict[str, object]) -> Iterator[AnyEvent]:
+def _handed_back(node: str, t: int, name: str, fields: dict[str, object]) -> Iterator[AnyEvent]:
     """Workers of drills never snooze: then the leader ended the lease of a worker that had hung up."""
     if name == "Change" and (fields["f"], fields.get("outcome")) == ("outcome", "snoozed"):
-        yield HandedBack(t=-1, node=node, job=str(fields["job"]), token=int(str(fields["token"])))
+        yield HandedBack(t=t, node=node, job=str(fields["job"]), token=int(str(fields["token"])))

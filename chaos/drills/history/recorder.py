@@ -99,4 +99,9 @@ def merged(paths: Iterable[Path]) -> list[AnyEvent]:
         if any(later.t < earlier.t for earlier, later in pairwise(on_time)):
             raise BadHistory(f"{path}: time runs back")
         events += of_file
-    return sorted(events, key=lambda event: event.t)
+    return in_order(events)
+
+
+def in_order(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """Return the events in the order of time; those without one come last, in their own order."""
+    return sorted(events, key=lambda event: (event.t < 0, event.t))

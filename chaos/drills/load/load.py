@@ -11,9 +11,9 @@ from random import Random
 from typing import Final
 
 from chaos.checkers.history.events import AnyEvent
-from chaos.drills.history.recorder import Recorder, merged
+from chaos.drills.history.recorder import Recorder, in_order
 from chaos.drills.load.asking import Asker
-from chaos.drills.load.processes import LoadProcess
+from chaos.drills.load.processes import SDK_WORKER, LoadProcess
 from chaos.drills.load.raw_worker import RawWorker
 from chaos.drills.load.sdk_client import PROCESS as SDK_CLIENT
 from chaos.drills.load.users import QUEUES, JobsKnown, User, document_of
@@ -30,7 +30,6 @@ _UNFINISHED: Final = ("queued", "running", "retrying", "scheduled", "cancelling"
 _OK: Final = 200
 _PAUSE_SECONDS: Final = 0.3
 PROBE_SECONDS_MAX: Final = 10.0
-SDK_WORKER: Final = "sdk-worker"
 CROWD: Final = "crowd"
 
 
@@ -150,7 +149,7 @@ class Load:
             await asker.close()
 
     def events_of_processes(self) -> list[AnyEvent]:
-        return merged(path for process in self._processes for path in process.histories)
+        return in_order(event for process in self._processes for event in process.events())
 
 
 def _named(kind: str, hosts: Sequence[Sequence[str]], count_at_home: int) -> list[tuple[str, Sequence[str]]]:

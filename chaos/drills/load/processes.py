@@ -7,13 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chaos.drills.history.recorder import Recorder
+from msgspec.structs import replace
+
+from chaos.checkers.history.events import AnyEvent, Effect, read_history
+from chaos.drills.history.recorder import Recorder, merged
 from chaos.drills.nodes import Node
 
+SDK_WORKER: Final = "sdk-worker"
+"""The beginning of the names of the SDK's workers."""
 _ROOT: Final = Path(__file__).parents[3]
 _STOP_SECONDS_MAX: Final = 20.0
 
@@ -35,7 +41,7 @@ class LoadProcess:
     ) -> None:
         """Make a process with `settings` in its environment; `host` begins command lines that run on its host."""
         self.name: Final = name
-        self.histories: Final[list[Path]] = []
+        self._lives: list[_Life] = []
         self._module = module
         self._nodes = nodes
         self._directory = directory
@@ -46,9 +52,9 @@ class LoadProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        history = self._directory / f"{self.name}-{len(self.histories)}.jsonl"
+        history = self._directory / f"{self.name}-{len(self._lives)}.jsonl"
         history.touch()
-        self.histories.append(history)
+        self._lives.append(_Life(history))
         settings = {
             **self._recorder.settings_for(history, next(self._numbers)),
             "RAFTSCHED_URL": " ".join(node.url for node in self._nodes),
@@ -68,9 +74,14 @@ class LoadProcess:
             )
 
     def kill(self) -> None:
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+            self._lives[-1].killed_at = self._recorder.t
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -81,10 +92,6 @@ class LoadProcess:
     def ask_to_stop(self) -> None:
         self._signal(signal.SIGTERM)
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-
     def stop(self) -> None:
         """Ask it to stop, and wait; kill it if it is late."""
         self.ask_to_stop()
@@ -93,3 +100,23 @@ class LoadProcess:
                 self._process.wait(_STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    def events(self) -> list[AnyEvent]:
+        """Return what all of its lives recorded; what a killed one had begun ended with it."""
+        return merged([life.history for life in self._lives]) + [
+            event for life in self._lives for event in _cut_short(life)
+        ]
+
+
+@dataclass(slots=True)
+class _Life:
+    history: Path
+    killed_at: int | None = None
+
+
+def _cut_short(life: _Life) -> Iterator[AnyEvent]:
+    if life.killed_at is None:
+        return
+    effects = [event for event in read_history(life.history) if isinstance(event, Effect)]
+    ended = {effect.token for effect in effects if effect.phase == "end"}
+    yield from (replace(effect, t=life.killed_at, phase="end") for effect in effects if effect.token not in ended)

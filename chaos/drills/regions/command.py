@@ -25,7 +25,8 @@ from chaos.drills.drill import Plan, run
 from chaos.drills.regions import faults
 from chaos.drills.regions.table import found_faults, summary
 from chaos.drills.regions.world import NODES, REGIONS, USERS, usual_links
-from chaos.drills.report.table import closing_table, report_text
+from chaos.drills.report.figures import figures_of, write_figures
+from chaos.drills.report.table import closing_lines, report_text
 from chaos.drills.report.timeline import timeline
 
 CONFIGURATION: Final = Path(__file__).parents[3] / "configs" / "five-regions.toml"
@@ -108,8 +109,10 @@ def _run(asked: argparse.Namespace) -> int:
     result.faults += found_faults(result, notes)
     table = f"Measured on {_machine()}.\n\n{summary(result)}"
     (out / "timeline.svg").write_text(timeline(result, [f"n{number}" for number in NODES]))
-    (out / "report.md").write_text(f"{report_text(result, plan, backend, {})}\n## Regions\n\n{table}\n")
-    print(f"{table}\n{closing_table([result])}\nin {time.monotonic() - began:.0f} s; report: {out}")
+    figures = figures_of(result, plan, backend.name, {}, is_bound=False)
+    write_figures(figures, out)
+    (out / "report.md").write_text(f"{report_text(result, plan, backend, figures)}\n## Regions\n\n{table}\n")
+    print(f"{table}\n{closing_lines([figures])}\nin {time.monotonic() - began:.0f} s; report: {out}")
     return _FAILED if result.violations else 0
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from chaos.checkers.history.events import AnyEvent, Change, Invoke, Reply
-from chaos.drills.load.load import CROWD, SDK_WORKER
+from chaos.drills.load.load import CROWD
+from chaos.drills.load.processes import SDK_WORKER
 from chaos.drills.load.sdk_client import PROCESS as SDK_CLIENT
 from chaos.drills.regions.world import NODES, REGIONS
 from chaos.drills.rounds import Round

@@ -22,7 +22,15 @@ def call(op: int, process: str, f: str, begin: int, took_ms: int, *grants: Grant
 
 
 def cut(fault: str, target: str, begin: int) -> Round:
-    return Round(fault, target, begin, begin + 15 * S, begin + 20 * S, 1.25, 9.0, "")
+    return a_round(fault, target, begin, begin + 15 * S, begin + 20 * S, gap=1.25)
+
+
+def a_round(fault: str, target: str, begin: int, heal: int, end: int, *, gap: float) -> Round:
+    faults = (fault,)
+    return Round(
+        asked=faults, faults=faults, target=target, begin=begin, heal=heal, end=end,
+        write_gap_seconds=gap, sdk_wait_seconds=9.0,
+    )  # fmt: skip
 
 
 def test_round_trips_are_the_same_in_both_directions_and_every_pair_of_hosts_has_a_link() -> None:
@@ -46,7 +54,8 @@ def test_the_table_has_times_by_region_of_the_user_and_cuts_leave_out_clients_th
         *call(7, "sdk-worker-4-abc.1.2", "outcome", 118 * S, 50),
         Change(t=-1, index=9, position=0, f="expire", job="j", status="queued", now_ms=0, token=77),
     ]
-    rounds = [Round("calm", "Virginia", 0, 60 * S, 62 * S, 0.5, 0.6, ""), cut("cut_leader_region", "Virginia", 100 * S)]
+    calm = a_round("calm", "Virginia", 0, 60 * S, 62 * S, gap=0.5)
+    rounds = [calm, cut("cut_leader_region", "Virginia", 100 * S)]
     result = Result(rounds, events=events)
     table = summary(result)
     assert "| Virginia | Frankfurt | 90 ms | 300 / 300 ms | 0 / 0 ms | 2 |" in table

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Literal, cast
 
 import pytest
 
 from chaos.checkers.history.events import AnyEvent, Invoke, Reply, Setup
-from chaos.drills.drill import Result
-from chaos.drills.faults import FAULTS, chosen
+from chaos.drills.backends import Backend
+from chaos.drills.cluster import Cluster
+from chaos.drills.command import main
+from chaos.drills.drill import Plan, Result
+from chaos.drills.faults import FAULTS, Scene, chosen
+from chaos.drills.faults.registry import at_once
 from chaos.drills.load.sdk_client import PROCESS
+from chaos.drills.programme import ROUNDS_MAX, again, drawn
 from chaos.drills.readiness import Sight
-from chaos.drills.report.table import closing_table
+from chaos.drills.report.figures import Figures, figures_of, read_figures, write_figures
+from chaos.drills.report.table import closing_lines
 from chaos.drills.report.timeline import timeline
 from chaos.drills.rounds import Round, sdk_wait_seconds, write_gap_seconds
 from chaos.drills.verdict import judge
@@ -54,16 +65,94 @@ def test_faults_are_chosen_by_name_and_rounds_and_others_are_refused_by_name() -
     assert [fault.name for fault in FAULTS.values() if not fault.about] == []
 
 
-def test_the_report_names_violations_beside_counts_and_the_picture_has_what_nodes_said() -> None:
+def a_round(*faults: str, gap: float = 0.5, wait: float = 0.1, violations: tuple[str, ...] = ()) -> Round:
+    return Round(
+        asked=faults, faults=faults, target="n1", begin=S, heal=2 * S, end=3 * S,
+        write_gap_seconds=gap, sdk_wait_seconds=wait, violations=violations,
+    )  # fmt: skip
+
+
+def figures(*rounds: Round, seed: int = 1) -> Figures:
+    """Those of a drill in which one key had two jobs."""
     first, again = call(1, 0.5, 1.0), call(2, 1.5, 2.0)
     events = [Setup(nodes=("n1",)), *first, again[0], Reply(t=2 * S, process="user.2", op=2, type="ok", job="j1")]
-    struck = Round("kill_leader", "n1", S, 2 * S, 3 * S, 4.0, 0.1, "", ("TOO SLOW: no write for 4.00 s",))
+    result = Result(list(rounds), ["n1: rot"], judge(events), (1, 2), events)
+    return figures_of(result, Plan([], 3, seed, Path()), "proxies", {}, is_bound=True)
+
+
+def test_the_report_names_violations_beside_counts_and_the_picture_has_what_nodes_said() -> None:
+    struck = a_round("kill_leader", violations=("TOO SLOW: no write for 4.00 s",))
+    lines = closing_lines([figures(struck)])
+    assert "1 of 2 acknowledged jobs lost" in lines
+    assert "VIOLATION TOO SLOW: no write for 4.00 s" in lines
+    assert "VIOLATION n1: rot" in lines
+    assert "2 violations" in lines
     sights = [Sight(0, "n1", 200, "ready"), Sight(S, "n1", 503, "no <leader>")]
-    result = Result([struck], ["n1: rot"], judge(events), events, sights)
-    table = closing_table([result])
-    assert "VIOLATION TOO SLOW: no write for 4.00 s" in table
-    assert "VIOLATION n1: rot" in table
-    assert "2 violations" in table
-    picture = timeline(result, ["n1"])
+    picture = timeline(Result([struck], sights=sights), ["n1"])
     assert "n1 503 no &lt;leader&gt;" in picture
     assert "kill_leader" in picture
+
+
+def test_reports_are_added_up_by_kind_of_fault_and_a_fault_that_was_not_made_counts_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unmade = replace(a_round("ring"), faults=(), not_made=("ring: no nft",))
+    kills = [a_round("kill_leader", gap=gap) for gap in (0.5, 0.75, 1.25)]
+    for number, rounds in enumerate(([*kills[:2], unmade], [kills[2], a_round("ring", "kill_leader", gap=9.0)])):
+        (tmp_path / f"{number}").mkdir()
+        write_figures(figures(*rounds), tmp_path / f"{number}")
+    assert main(["sum", f"{tmp_path}/0", f"{tmp_path}/1"]) == 1
+    printed = capsys.readouterr().out
+    assert "| kill_leader | 3 | 0 | 0.75 / 1.25 / 1.25 | 0.10 / 0.10 / 0.10 |" in printed
+    assert "| kill_leader + another | 1 | 0 | 9.00 / 9.00 / 9.00 |" in printed
+    assert "| ring |" not in printed
+    assert "2 of 4 acknowledged jobs lost" in printed
+    assert main(["sum", f"{tmp_path}/2"]) == 2
+    assert "2: there is no report.json in it" in capsys.readouterr().out
+
+
+def test_a_report_is_repeated_with_its_rounds_seeds_and_times_and_refused_by_name_if_a_fault_is_gone(
+    tmp_path: Path,
+) -> None:
+    write_figures(figures(a_round("kill_leader"), replace(a_round("bridge", "kill_all"), apart_seconds=1.5)), tmp_path)
+    [group] = again(read_figures([tmp_path]))
+    assert [(each.parts, each.apart_seconds) for each in group.rounds] == [
+        (("kill_leader",), 0.0),
+        (("bridge", "kill_all"), 1.5),
+    ]
+    assert (group.seed, group.begins) == (1, [1.0, 1.0])
+    with pytest.raises(ValueError, match="not there any more: rings"):
+        list(again([figures(a_round("rings"))]))
+
+
+def test_pairs_are_drawn_by_the_seed_and_never_with_a_fault_that_needs_a_sound_cluster() -> None:
+    faults = chosen(["kill_leader", "bridge", "rolling_restart"])
+    first, second = (next(drawn(faults, 7, minutes=60)).rounds for _ in range(2))
+    assert [(each.name, each.apart_seconds) for each in first] == [(each.name, each.apart_seconds) for each in second]
+    assert len(first) == ROUNDS_MAX
+    assert {frozenset(each.parts) for each in first} == {
+        frozenset({"kill_leader", "bridge"}),
+        frozenset({"rolling_restart"}),
+    }
+
+
+async def test_a_fault_that_cannot_be_made_beside_another_is_left_out_and_told() -> None:
+    healed = []
+
+    @asynccontextmanager
+    async def strike(_scene: Scene) -> AsyncIterator[str]:
+        yield "n1"
+        healed.append("n1")
+
+    @asynccontextmanager
+    async def fail(_scene: Scene) -> AsyncIterator[str]:
+        raise TimeoutError("no leader")
+        yield ""
+
+    works, fails = (
+        replace(FAULTS["kill_leader"], name=name, strike=each) for name, each in (("a", strike), ("b", fail))
+    )
+    scene = Scene(cast("Cluster", None), cast("Backend", None), Random(1), ())
+    async with at_once([works, fails]).strike(scene) as target:
+        assert (target, healed) == ("n1", [])
+    assert (scene.not_made, healed) == ({"b": "no leader"}, ["n1"])
