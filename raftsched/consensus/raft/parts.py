@@ -85,7 +85,13 @@ class Parts:
             round_trips=RoundTrips(timing),
         )
         self.versions = OperationVersions(machine)
-        self.sender = SnapshotSender(snapshot_directory, machine, ports.randomness, ports.sizes)
+        self.sender = SnapshotSender(
+            snapshot_directory,
+            machine,
+            ports.randomness,
+            ports.sizes,
+            patience_seconds=timing.election_min_seconds / 2,
+        )
         self.receiver = SnapshotReceiver(snapshot_directory, machine)
         self.comparison = StateComparison(node_id, machine, DifferenceMark(snapshot_directory))
         self.proposals = Proposals(timing)

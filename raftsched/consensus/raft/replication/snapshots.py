@@ -5,9 +5,8 @@ one) is handed out as `Work`, which the shell runs in a thread and finishes betw
 
     sender     one copy at a time, shared by all followers that need one. `chunks` are what a follower's window has
                room for; an acknowledgement says how many bytes the follower holds without a gap and moves the window.
-               Silence for `STALL_SECONDS` sends again from there, and the last chunk where all was acknowledged; fewer
-               bytes than before mean that the follower starts again, and so does the sender. The copy goes away with
-               its last transfer.
+               `snapshot_transfer.py` adapts it to the link, and sends again what is not acknowledged. The copy goes
+               away with its last transfer.
     receiver   writes chunks in order to a file. When it is whole, `Work` checks length and CRC, syncs it, and lets the
                machine inspect it. Only then is there a `Received` for the engine to install. Any failure drops the file
                and is silent for a while: a failure is never acknowledged, and the leader begins again.
@@ -23,6 +22,7 @@ from __future__ import annotations
 import os
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -32,12 +32,11 @@ import structlog
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import NodeId, Sizes
 from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.replication.snapshot_transfer import Transfer
 from raftsched.errors import InvariantBroken
 from raftsched.ports import Randomness
 from raftsched.storage.store.port import REPLACE_THIS_NODE, DamagedCopy
 
-STALL_SECONDS: Final = 1.0
-"""No answer for that long: what is unacknowledged is sent again."""
 RETRY_SECONDS: Final = 1.0
 """Pause after a failure, so that a full disk is not a busy loop."""
 _READ_BYTES: Final = 1024 * 1024
@@ -93,24 +92,30 @@ class _Copy:
     crc: int = 0
 
 
-@dataclass(slots=True)
-class _Transfer:
-    acknowledged: int = 0
-    sent: int = 0
-    active_at: float = -inf
-
-
 class SnapshotSender:
     """The leader's side; `peers` are the followers that a transfer is under way for."""
 
-    def __init__(self, directory: Path, machine: StateMachine, randomness: Randomness, sizes: Sizes) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        machine: StateMachine,
+        randomness: Randomness,
+        sizes: Sizes,
+        *,
+        patience_seconds: float,
+    ) -> None:
+        """Send copies of `machine`, made in `directory`; `patience_seconds` is that of `Transfer`."""
         self._directory = directory
         self._machine = machine
         self._randomness = randomness
-        self._chunk_bytes = sizes.chunk_bytes
-        self._window_bytes = sizes.chunk_bytes * sizes.window_chunks
+        self._new_transfer = partial(
+            Transfer,
+            chunk_bytes=sizes.chunk_bytes,
+            window_chunks_max=sizes.window_chunks,
+            patience_seconds=patience_seconds,
+        )
         self._copy: _Copy | None = None
-        self._transfers: dict[NodeId, _Transfer] = {}
+        self._transfers: dict[NodeId, Transfer] = {}
         self._pending: CopyWork | None = None
         self._retry_at = -inf
 
@@ -128,7 +133,7 @@ class SnapshotSender:
 
     def start(self, peer: NodeId, *, first_index: int, now: float) -> None:
         """Begin a transfer to `peer`, of the copy at hand if the log still follows on from it, else of a new one."""
-        self._transfers.setdefault(peer, _Transfer())
+        self._transfers.setdefault(peer, self._new_transfer())
         copy = self._copy
         if copy is not None and copy.file is not None and copy.index < first_index:
             _log.warning("snapshot_outlived_by_log", index=copy.index, first_index=first_index)
@@ -142,7 +147,7 @@ class SnapshotSender:
         self._copy = _Copy(path, self._machine.durable_index, transfer)
         self._pending = CopyWork(self, self._copy, self._machine)
         for each in self._transfers:
-            self._transfers[each] = _Transfer()
+            self._transfers[each] = self._new_transfer()
 
     def take_work(self) -> CopyWork | None:
         work, self._pending = self._pending, None
@@ -189,19 +194,7 @@ class SnapshotSender:
         transfer, copy = self._transfers.get(peer), self._copy
         if transfer is None or copy is None or copy.file is None:
             return []
-        if now - transfer.active_at >= STALL_SECONDS:
-            # If all was acknowledged and nothing installed, the follower has lost it; the last piece makes it report
-            # that.
-            is_whole = transfer.acknowledged >= copy.size
-            transfer.sent = max(0, copy.size - self._chunk_bytes) if is_whole else transfer.acknowledged
-        limit = min(copy.size, transfer.acknowledged + self._window_bytes)
-        chunks: list[Message] = []
-        while transfer.sent < limit:
-            transfer.active_at = now
-            chunk = self._read(copy, transfer.sent, min(self._chunk_bytes, limit - transfer.sent))
-            transfer.sent += len(chunk["data"])
-            chunks.append(chunk)
-        return chunks
+        return [self._read(copy, offset, size) for offset, size in transfer.due(copy.size, now)]
 
     def _read(self, copy: _Copy, offset: int, size: int) -> Message:
         assert copy.file is not None
@@ -224,13 +217,7 @@ class SnapshotSender:
         transfer, copy = self._transfers.get(peer), self._copy
         if transfer is None or copy is None or message["transfer"] != copy.transfer:
             return
-        offset = min(message["offset"], copy.size)
-        if offset < transfer.acknowledged:
-            transfer.sent = offset
-        elif offset > transfer.acknowledged:
-            transfer.active_at = now
-        transfer.acknowledged = offset
-        transfer.sent = max(transfer.sent, offset)
+        transfer.acknowledge(min(message["offset"], copy.size), now)
 
 
 def _remove(copy: _Copy) -> None:

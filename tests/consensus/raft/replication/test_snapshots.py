@@ -12,9 +12,9 @@ from chaos.sim.engine.cluster import SIZES, SimulatedCluster
 from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from raftsched.consensus.ports import Sizes
 from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.replication.snapshot_transfer import STALL_SECONDS
 from raftsched.consensus.raft.replication.snapshots import (
     RETRY_SECONDS,
-    STALL_SECONDS,
     SnapshotReceiver,
     SnapshotSender,
     Work,
@@ -38,7 +38,7 @@ def finish(work: Work | None, now: float = 0.0) -> None:
 
 @pytest.fixture
 def new_sender(tmp_path: Path) -> SnapshotSender:
-    return SnapshotSender(tmp_path, machine_at(50), Random(1), CHUNKS)
+    return SnapshotSender(tmp_path, machine_at(50), Random(1), CHUNKS, patience_seconds=0.25)
 
 
 @pytest.fixture
@@ -78,16 +78,31 @@ def test_a_copy_arrives_whole_in_chunks(new_sender: SnapshotSender, receiver: Sn
     assert receiver.take_received() is None
 
 
+def warm_up(sender: SnapshotSender) -> Message:
+    """Let the window grow to its three chunks, with 30 bytes acknowledged; return a chunk."""
+    chunk, *_ = [chunk for _ in range(2) for chunk in acknowledged_at_once(sender)]
+    return chunk
+
+
+def acknowledged_at_once(sender: SnapshotSender) -> list[Message]:
+    chunks = sender.chunks("b", 0.0)
+    for chunk in chunks:
+        sender.acknowledged("b", {"transfer": chunk["transfer"], "offset": chunk["offset"] + 10}, 0.0)
+    return chunks
+
+
 def test_no_more_is_sent_than_the_window_holds(sender: SnapshotSender) -> None:
-    assert [chunk["offset"] for chunk in sender.chunks("b", 0.0)] == [0, 10, 20]
+    warm_up(sender)
+    assert [chunk["offset"] for chunk in sender.chunks("b", 0.0)] == [30, 40, 50]
     assert sender.chunks("b", STALL_SECONDS / 2) == []
 
 
 def test_what_is_not_acknowledged_is_sent_again_after_a_pause(sender: SnapshotSender) -> None:
-    chunks = sender.chunks("b", 0.0)
-    sender.acknowledged("b", {"transfer": chunks[0]["transfer"], "offset": 10}, 0.1)
-    assert [chunk["offset"] for chunk in sender.chunks("b", 0.1)] == [30]
-    assert [chunk["offset"] for chunk in sender.chunks("b", 0.1 + STALL_SECONDS)] == [10, 20, 30]
+    transfer = warm_up(sender)["transfer"]
+    sender.chunks("b", 0.0)
+    sender.acknowledged("b", {"transfer": transfer, "offset": 40}, 0.1)
+    assert [chunk["offset"] for chunk in sender.chunks("b", 0.1)] == [60]
+    assert [chunk["offset"] for chunk in sender.chunks("b", 0.1 + STALL_SECONDS)] == [40]
 
 
 def test_a_receiver_that_starts_anew_gets_all_anew(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
@@ -113,10 +128,12 @@ def test_a_receiver_that_lost_all_after_acknowledging_it_gets_all_anew(
 
 
 def test_a_gap_is_not_written(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
-    first, _, third = sender.chunks("b", 0.0)
+    (first,) = acknowledged_at_once(sender)
+    second, third = sender.chunks("b", 0.0)
     assert receiver.receive(first, 0.0) == 10
     assert receiver.receive(third, 0.0) == 10
     assert receiver.receive(first, 0.0) == 10
+    assert receiver.receive(second, 0.0) == 20
 
 
 def test_one_copy_serves_all_followers_and_goes_with_the_last(sender: SnapshotSender, tmp_path: Path) -> None:
@@ -200,7 +217,7 @@ def entry(index: int, term: int) -> tuple[bytes, int, int]:
 
 def give_snapshot(node: MendedSubject, peer: str, term: int, source: HistoryMachine, tmp_path: Path) -> None:
     """Deliver a whole snapshot, and check it."""
-    sender = SnapshotSender(tmp_path, source, Random(5), Sizes())
+    sender = SnapshotSender(tmp_path, source, Random(5), Sizes(), patience_seconds=0.25)
     sender.start("a", first_index=1, now=0.0)
     finish(sender.take_work())
     for chunk in sender.chunks("a", 0.0):
