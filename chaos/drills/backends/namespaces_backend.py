@@ -96,12 +96,16 @@ class Namespaces(Backend):
             await self._refuse(receiver)
 
     async def heal(self) -> None:
-        for receiver in [each for each, senders in self._lost.items() if senders]:
-            self._lost[receiver].clear()
+        for receiver, senders in tuple(self._lost.items()):
+            senders.clear()
             await self._refuse(receiver)
         await asyncio.to_thread(self._bad_links.heal)
 
     async def _refuse(self, receiver: int) -> None:
+        """Write the rules of a receiver, also if the caller is cancelled: else its rules could outlast a heal."""
+        await asyncio.shield(asyncio.create_task(self._write_rules(receiver)))
+
+    async def _write_rules(self, receiver: int) -> None:
         async with self._writing:  # two faults at once: the later rules must be written last
             lost, reset = (
                 [self._network.address(each) for each in sorted(senders[receiver])]

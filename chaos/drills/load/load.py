@@ -20,6 +20,7 @@ from chaos.drills.load.users import QUEUES, JobsKnown, User, document_of
 from chaos.drills.nodes import Node
 
 _RAW_WORKERS: Final = 3
+"""So many for each of several hosts, since far workers take longer."""
 _HERD: Final = "100 1 0.5 sdk"
 """As `chaos.drills.load.crowd` has it: a hundred clients."""
 _FLAT_OUT: Final = "1 40 0 idle"
@@ -52,9 +53,11 @@ class Load:
         self._recorder = recorder
         self._random = random
         known = JobsKnown()
-        self._askers = {name: self._asker(name) for name in self._names()}
+        raw = [f"raw-{number}" for number in range(_RAW_WORKERS * max(1, len(hosts)))]
+        names = [*(f"user-{node.id}" for node in nodes), *raw, "prober"]
+        self._askers = {name: self._asker(name) for name in names}
         self._users = [User(self._askers[f"user-{node.id}"], node, known) for node in nodes]
-        self._raw_workers = [RawWorker(self._askers[f"raw-{number}"]) for number in range(_RAW_WORKERS)]
+        self._raw_workers = [RawWorker(self._askers[name]) for name in raw]
         numbers = count()
 
         def process(kind: str, name: str, host: Sequence[str] = (), **settings: str) -> LoadProcess:
@@ -73,13 +76,6 @@ class Load:
         self._processes = (*self.clients, *self.workers, *self.crowds)
         self._using: list[asyncio.Task[None]] = []
         self._working: list[asyncio.Task[None]] = []
-
-    def _names(self) -> list[str]:
-        return [
-            *(f"user-{node.id}" for node in self._nodes),
-            *(f"raw-{number}" for number in range(_RAW_WORKERS)),
-            "prober",
-        ]
 
     def _asker(self, name: str) -> Asker:
         return Asker(self._recorder, name, self._nodes, Random(f"{name} {self._random.random()}"))
