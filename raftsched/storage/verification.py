@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import lmdb.verify
 
@@ -54,6 +54,8 @@ _LOST_SPACE: Final = "neither reachable nor in the freeDB"
 _META: Final = Struct("<QHHHHIIQQIHHQQQQQIHHQQQQQQQ")
 """Meta page: page number, pad, flags, bounds; magic, version, address, map size; free and main tree; last page, txn id."""
 _INTEGER_KEYS: Final = 0x08
+_NO_PAGE: Final = 2**64 - 1
+"""The root of an empty tree."""
 
 
 class DamagedState(InvariantBroken):
@@ -73,13 +75,13 @@ def require_sound(directory: Path, cipher: Cipher = NO_KEYS) -> None:
 
     Raises `KeyMissing` if `cipher` can't decrypt its rows.
 
-    A missing or empty file passes: a power loss at the first start can leave one. If the state had content,
+    A file without any commit passes: a power loss at the first start can leave one. If the state had content,
     `consensus.recovery.check_start` refuses a journal that can't restore it.
     """
     path = directory / DATA_FILE
-    size = path.stat().st_size if path.exists() else 0
-    if size == 0:
+    if not _has_commit(path):
         return
+    size = path.stat().st_size
     if size <= limits.VERIFIED_AT_START_BYTES or size < _expected_bytes(path):
         for fault in faults(directory, cipher):
             raise DamagedState(path, fault)
@@ -188,18 +190,32 @@ def faults_of_rows(store: Store) -> Iterator[str]:
 # -- meta pages -------------------------------------------------------------------------------------------------------
 
 
+def _has_commit(path: Path) -> bool:
+    """Return False if the file is missing, is empty, or has the meta pages alone that LMDB writes first."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    meta = _newest_meta(path)
+    return meta is None or meta.main_root != _NO_PAGE or meta.transaction > 0
+
+
 def _expected_bytes(path: Path) -> int:
     """Return the file's length by its newest meta page; a huge number if no meta page can be read."""
     meta = _newest_meta(path)
-    if meta is None:
-        return sys.maxsize
-    page_bytes, last_page, _, _ = meta
-    return (last_page + 1) * page_bytes
+    return sys.maxsize if meta is None else (meta.last_page + 1) * meta.page_bytes
 
 
-def _newest_meta(path: Path) -> tuple[int, int, int, int] | None:
-    """Return (page size, last page, flags of the free tree, flags of the main tree)."""
-    newest, newest_id = None, -1
+class _MetaPage(NamedTuple):
+    page_bytes: int
+    last_page: int
+    free_flags: int
+    """Flags of the tree of free pages."""
+    main_flags: int
+    main_root: int
+    transaction: int
+
+
+def _newest_meta(path: Path) -> _MetaPage | None:
+    newest: _MetaPage | None = None
     with path.open("rb") as file:
         page_bytes = 0
         for number in range(2):
@@ -209,16 +225,16 @@ def _newest_meta(path: Path) -> tuple[int, int, int, int] | None:
                 return None
             fields = _META.unpack(head)
             page_bytes = page_bytes or fields[9]
-            free_flags, main_flags, last_page, transaction = fields[10], fields[18], fields[25], fields[26]
-            if transaction > newest_id:
-                newest, newest_id = (fields[9], last_page, free_flags, main_flags), transaction
+            found = _MetaPage(fields[9], fields[25], fields[10], fields[18], fields[24], fields[26])
+            if newest is None or found.transaction > newest.transaction:
+                newest = found
     return newest
 
 
 def _flag_faults(path: Path) -> Iterator[str]:
     """Yield flags that `lmdb.verify` allows but we never write: other orders of keys, several values under one key."""
     meta = _newest_meta(path / DATA_FILE if path.is_dir() else path)
-    if meta is None or (meta[2], meta[3]) != (_INTEGER_KEYS, 0):
+    if meta is None or (meta.free_flags, meta.main_flags) != (_INTEGER_KEYS, 0):
         yield f"its meta page has other flags than were written: {meta}"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import lmdb
 import pytest
 
 from raftsched.cli.local.cluster import free_ports
@@ -86,6 +87,12 @@ def empty_state(directory: Path) -> None:
     (directory / "state" / "data.mdb").write_bytes(b"")
 
 
+def first_pages(directory: Path) -> None:
+    """The same, a moment later."""
+    shutil.rmtree(directory / "state")
+    lmdb.open(str(directory / "state"), lib_version=0).close()
+
+
 def cut_name(directory: Path) -> None:
     (directory / "node.json").write_bytes(b"")
 
@@ -117,6 +124,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[RaftschedError], bool]] = 
     "another node's journal": (take_anothers_journal, JournalLost, False),
     "state behind a cut journal": (lose("state"), StateLost, True),
     "state's bytes behind a cut journal": (empty_state, StateLost, True),
+    "all commits of the state behind a cut journal": (first_pages, StateLost, True),
     "node.json": (lose("node.json"), WrongDirectory, False),
     "node.json and state": (lose("node.json", "state"), WrongDirectory, False),
     "node.json and journal": (lose("node.json", "journal"), WrongDirectory, False),

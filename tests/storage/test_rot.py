@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from raftsched import limits
@@ -58,6 +59,15 @@ def test_a_file_cut_short_is_refused_in_words(
         with pytest.raises(DamagedState, match="NEW id"):
             open_state(directory)
         assert (directory / DATA_FILE).stat().st_size == length
+
+
+def test_the_meta_pages_that_lmdb_writes_first_are_no_state_yet(tmp_path: Path) -> None:
+    """A power loss leaves them if it comes between them and the first commit."""
+    directory = tmp_path / "state"
+    lmdb.open(str(directory), lib_version=0).close()
+    assert (directory / DATA_FILE).stat().st_size == 2 * 4_096
+    open_state(directory).close()
+    assert (directory / DATA_FILE).stat().st_size > 2 * 4_096
 
 
 def test_a_table_that_is_gone_is_not_made_again(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
