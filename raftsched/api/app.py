@@ -19,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from raftsched import logs
-from raftsched.api.access.door import Door
+from raftsched.api.access.door import Door, TokenDoor
 from raftsched.api.access.guard import Guard
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
@@ -58,6 +58,7 @@ from raftsched.api.schedules.save import ScheduleSaver
 from raftsched.api.tenants.quotas import SubmitQuotas, slow_down
 from raftsched.api.tenants.routes import Tenants
 from raftsched.api.tokens.routes import Tokens
+from raftsched.api.tokens.uses import USES_PATH, TokenUseNotes
 from raftsched.api.workers.leases import Leases
 from raftsched.api.workers.outcomes import Outcomes
 from raftsched.api.workers.progress import Runs
@@ -108,6 +109,10 @@ def create_app(
             app.router.add_route(method, route.path, handler, name=route.name)
     app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies, guard, quotas)))
     app.cleanup_ctx.append(forwarder.run)
+    if isinstance(door, TokenDoor):
+        notes = TokenUseNotes(backend, bodies, door, forwarder)
+        app.router.add_post(USES_PATH, guard.protected(Access.WORK, notes.take_uses))
+        app.cleanup_ctx.append(notes.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
     return app

@@ -36,7 +36,7 @@ from typing import Final
 from aiohttp import web
 
 from raftsched import limits
-from raftsched.api.access.door import CALLER_HEADERS, Door
+from raftsched.api.access.door import CALLER_HEADERS, CREDENTIALS_HEADER, Door
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
@@ -270,6 +270,18 @@ class Forwarder:
         except (Broken, TimeoutError):
             return None
         return reply.body if reply.status == _OK else None
+
+    async def tell(self, leader_url: str, path: str, body: bytes, credentials: str) -> bool:
+        """Send `body` to `path` of the leader, for this node itself; return whether that was taken."""
+        if not self._is_running:
+            return False
+        headers = {"Content-Type": "application/msgpack", CREDENTIALS_HEADER: credentials, FORWARDED_HEADER: "1"}
+        timeouts = Timeouts(_CONNECT_SECONDS, silence_seconds=_SILENCE_SECONDS, queue_seconds=_SILENCE_SECONDS)
+        exchange = Exchange("POST", leader_url + path, headers=headers, body=body)
+        try:
+            return (await self._sent(self._http, leader_url, exchange, timeouts)).status == _OK
+        except RaftschedError:
+            return False
 
     def _is_known(self, request: web.Request) -> bool:
         """Return whether this node knows the caller; one that it doesn't may be refused, which must delay no other."""

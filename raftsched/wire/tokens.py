@@ -54,6 +54,8 @@ class TokenDocument(Reply, Generic[T], frozen=True):
     rotated_at: T | None = None
     former_until: T | None = None
     """The text before the last rotation is accepted until then."""
+    last_used_at: T | None = None
+    """The beginning of the hour in which it was last used, at whatever node; null if no use is known."""
     expired: bool = False
     token: str | UnsetType = UNSET
     """The text to send, only in the reply that made it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -120,6 +121,21 @@ def test_token_counts_at_each_node_at_once_and_its_end_too_also_after_a_restart(
     tokens.cluster.wait_for_leader()
     assert tokens.statuses(made["token"]) == [401] * 3
     assert tokens.statuses(kept) == [200] * 3
+
+
+def test_last_use_of_a_token_is_known_also_if_only_a_follower_saw_it(tokens: Tokens) -> None:
+    used, unused = tokens.made("viewer"), tokens.made("viewer")
+    leader = tokens.cluster.wait_for_leader()
+    follower = next(node for node in tokens.cluster.nodes if node is not leader)
+    assert tokens.asked(follower.api, used["token"], "/jobs?consistency=stale") == 200
+
+    def last_used() -> dict[str, Any]:
+        listed = run_cli("token", "list", "--json", RAFTSCHED_URL=leader.api, RAFTSCHED_TOKEN=tokens.admin)
+        return {token["id"]: token["last_used_at"] for token in json.loads(listed.stdout)}
+
+    tokens.cluster.wait_until(lambda: last_used()[used["id"]] is not None, what="the use to be noted")
+    found = last_used()
+    assert (found[used["id"]][13:], found[unused["id"]]) == (":00:00.000Z", None)
 
 
 def test_rotation_with_an_overlap_loses_no_request(tokens: Tokens) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
+from raftsched.core.operations.access import CreateToken, NoteTokenUses, RevokeToken, RotateToken
 from raftsched.core.operations.backup import RecordBackup
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
@@ -171,6 +171,7 @@ token_creations = st.builds(
 )  # fmt: skip
 token_rotations = st.builds(RotateToken, id=texts, digest=digests, former_until_ms=times, actor=texts)
 token_revocations = st.builds(RevokeToken, id=texts, actor=texts)
+token_uses = st.builds(NoteTokenUses, uses=st.lists(st.tuples(texts, times), max_size=3).map(tuple))
 quotas = st.integers(-2, 5)
 tenant_settings = st.builds(
     SaveTenant,
@@ -222,7 +223,7 @@ sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), forc
 operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
-    background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations,
+    background_work, workflows, workflow_cancels, trims, rezonings, token_creations, token_rotations, token_revocations, token_uses,
     tenant_settings, tenant_removals, key_adoptions, backups, drains,
      children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from playwright.async_api import expect
@@ -39,6 +40,10 @@ async def test_a_token_is_made_shown_once_rotated_and_revoked_without_javascript
         assert await _works(site, first)
         await page.get_by_role("link", name="I have stored it").click()
         row = page.locator("tbody tr", has_text="mailer <b>")
+        used = row.locator("[data-label='Last used']")
+        async with asyncio.timeout(20):
+            while await used.locator("time").count() == 0:  # noted within some seconds
+                await page.reload()
         await expect(row).to_contain_text(re.compile(r"worker\s+acme\s+mail billing-\*"))
         assert first.split("_", 2)[2] not in await page.content()
         await row.get_by_role("link", name="Rotate").click()

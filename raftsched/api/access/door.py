@@ -20,6 +20,7 @@ from multidict import CIMultiDictProxy
 from raftsched import limits
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.principal import ANYBODY, Principal
+from raftsched.api.access.token_uses import TokenUses
 from raftsched.api.backend import Backend
 from raftsched.core.records.api_token import (
     EVERY_TENANT,
@@ -103,6 +104,7 @@ class TokenDoor:
     def __init__(self, backend: Backend, admin: AdminFile, clients: Sequence[CertifiedClient] = ()) -> None:
         self._backend = backend
         self._admin = admin
+        self.uses = TokenUses()
         self._clients: dict[str, CertifiedClient] = {}
         self.set_clients(clients)
 
@@ -120,6 +122,10 @@ class TokenDoor:
         if tenant is None:
             return principal
         return principal.narrowed_to(principal.tenant_for(tenant, TENANT_HEADER))
+
+    def credentials(self) -> str:
+        """Return those by which this node calls others: all nodes have the same."""
+        return f"Bearer {TOKEN_PREFIX}_{EXECUTOR}_{self._admin.executor_secret}"
 
     def voucher(self, names: Sequence[str]) -> str | None:
         tag = next((tag for tag in map(_tag, names) if tag in self._clients), None)
@@ -155,6 +161,7 @@ class TokenDoor:
             self._require_contact()
         if token is None or not is_right:
             raise Unauthorized("the token is not valid")
+        self.uses.note(token.id, self._backend.now_ms())
         return principal_of_token(token)
 
     def _require_contact(self) -> None:

@@ -214,6 +214,7 @@ def _document(token: ApiToken, now_ms: int, *, text: str = "") -> TokenReply:
         expires_at=time_or_none(token.expires_at_ms),
         rotated_at=time_or_none(token.rotated_at_ms),
         former_until=time_or_none(token.former_until_ms) if token.former_until_ms > now_ms else None,
+        last_used_at=time_or_none(token.used_at_ms),
         expired=token.has_expired(now_ms),
     )
     return replace(document, token=text) if text else document

@@ -57,12 +57,12 @@ def create(
 @with_plain_session
 @json_option
 def list_tokens(session: Session, *, as_json: bool) -> None:
-    """List the tokens, without their texts."""
+    """List the tokens, without their texts. `used` is the beginning of the hour of the latest use."""
     tokens = [token for page in session.pages("/tokens", limit=PAGE_JOBS_MAX) for token in page["tokens"]]
     if as_json:
         print_json(tokens)
         return
-    columns = ("id", "name", "role", "tenant", "queues", "created", "expires")
+    columns = ("id", "name", "role", "tenant", "queues", "created", "used", "expires")
     print_table(columns, map(_row, tokens), if_none="there are no tokens")
 
 
@@ -99,4 +99,5 @@ def _print_new(token: Mapping[str, Any], *, as_json: bool) -> None:
 def _row(token: Mapping[str, Any]) -> tuple[Any, ...]:
     expires = "expired" if token["expired"] else token["expires_at"] or ""
     queues = " ".join(token["queues"])
-    return (token["id"], token["name"], token["role"], token["tenant"], queues, token["created_at"], expires)
+    used = token["last_used_at"] or "never"
+    return (token["id"], token["name"], token["role"], token["tenant"], queues, token["created_at"], used, expires)

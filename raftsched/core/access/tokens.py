@@ -1,4 +1,4 @@
-"""Handle CreateToken, RotateToken and RevokeToken. Each leaves a line in the audit trail, without digests."""
+"""Handle operations on tokens. Each change of one leaves a line in the audit trail, without digests; a use leaves none."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.changes import invalid, refused
-from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
+from raftsched.core.operations.access import CreateToken, NoteTokenUses, RevokeToken, RotateToken
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.api_token import DIGEST_BYTES, EVERY_TENANT, ApiToken
 from raftsched.core.records.bounds import TIME_MS_MAX, actor_problem, name_problem, range_problem
+from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.audit import audited
 from raftsched.core.state.handlers import handles
-from raftsched.core.state.results import Applied, Context, TokenSaved
+from raftsched.core.state.results import Applied, Context, Counted, TokenSaved
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutAudit, PutToken, RemoveToken
 
@@ -65,6 +66,22 @@ def rotate_token(view: View, operation: RotateToken, context: Context) -> Applie
         revision=context.index,
     )
     return Applied(TokenSaved(token), (PutToken(token), _audit(token, context, "rotate", operation.actor, token.name)))
+
+
+@handles(NoteTokenUses)
+def note_token_uses(view: View, operation: NoteTokenUses, context: Context) -> Applied:
+    problem = range_problem("uses", len(operation.uses), 0, limits.TOKEN_USES_MAX)
+    latest: dict[str, TimeMs] = {}
+    for token_id, used_at_ms in operation.uses:
+        problem = problem or name_problem("id", token_id) or range_problem("used_at_ms", used_at_ms, 0, TIME_MS_MAX)
+        latest[token_id] = max(latest.get(token_id, TimeMs(0)), min(used_at_ms, context.now_ms))
+    if problem:
+        return invalid(problem)
+    known = ((view.api_token(token_id), used_at_ms) for token_id, used_at_ms in latest.items())
+    changed = [
+        replace(token, used_at_ms=at_ms) for token, at_ms in known if token is not None and token.used_at_ms < at_ms
+    ]
+    return Applied(Counted(len(changed)), tuple(map(PutToken, changed)))
 
 
 @handles(RevokeToken)

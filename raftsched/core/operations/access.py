@@ -36,6 +36,18 @@ class RotateToken(Operation, frozen=True, tag=32):
     actor: str = ""
 
 
+class NoteTokenUses(Operation, frozen=True, tag=39):
+    """Note when tokens were used, for each the beginning of an hour.
+
+    Times that are not later than known ones, and tokens that are not there, change nothing.
+
+    Result: `Counted`, the changed tokens. Rejected: `invalid`.
+    """
+
+    uses: tuple[tuple[str, TimeMs], ...]
+    """(id, time)."""
+
+
 class RevokeToken(Operation, frozen=True, tag=33):
     """Remove a token: it is refused from now on. Result: `TokenSaved`, with its last state. Rejected: `not_found`."""
 

@@ -58,6 +58,8 @@ class ApiToken(msgspec.Struct, frozen=True, array_like=True):
     rotated_at_ms: TimeMs = TimeMs(0)
     created_by: str = ""
     revision: int = 0
+    used_at_ms: TimeMs = TimeMs(0)
+    """The beginning of the hour of its latest use that is known; 0 = none is."""
 
     def accepts(self, secret: str, now_ms: int) -> bool:
         """Return whether `secret` is the token's, and the token has not expired; compares in constant time."""

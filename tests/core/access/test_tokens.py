@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.access import CreateToken, RevokeToken, RotateToken
+from raftsched.core.operations.access import CreateToken, NoteTokenUses, RevokeToken, RotateToken
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.api_token import ApiToken, Role, digest_of
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.state.results import Refused, TokenSaved
+from raftsched.core.state.results import Counted, Refused, TokenSaved
 from raftsched.core.state.writes import PutAudit
 from tests.core.plain_state import PlainState
 
@@ -65,6 +65,26 @@ def test_each_change_is_audited_without_its_digest() -> None:
     assert digest_of("first").hex() not in repr(lines)
 
 
+def test_uses_are_noted_by_the_latest_time_and_are_no_changes_of_the_token() -> None:
+    state = PlainState()
+    token = saved(applied(state, CREATE))
+    hour = TimeMs(NOW - NOW % 3_600_000)
+    cases: list[tuple[list[tuple[str, int]], int, int]] = [  # what is noted, how many tokens change, what is known then
+        ([("k1", hour - 5), ("nobody", hour)], 1, hour - 5),
+        ([("k1", hour - 5)], 0, hour - 5),
+        ([("k1", hour), ("k1", hour - 9)], 1, hour),
+        ([("k1", hour - 9)], 0, hour),
+        ([("k1", NOW + 9_999)], 1, NOW),
+    ]
+    for uses, changed, known in cases:
+        step = state.step(NoteTokenUses(tuple((name, TimeMs(at)) for name, at in uses)), NOW)
+        found = state.api_token("k1")
+        assert (step.result, found and found.used_at_ms) == (Counted(changed), known), uses
+        assert not [write for write in step.writes if isinstance(write, PutAudit)]
+    assert found is not None
+    assert found.revision == token.revision
+
+
 def test_refusals_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     state = PlainState()
     saved(applied(state, CREATE))
@@ -76,6 +96,8 @@ def test_refusals_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         "queues": CreateToken("k2", digest_of("x"), "n", Role.VIEWER, "t", ("",)),
         "expires_at_ms": CreateToken("k2", digest_of("x"), "n", Role.VIEWER, "t", (), TimeMs(-1)),
         "former_until_ms": RotateToken("k1", digest_of("x"), TimeMs(-1)),
+        "used_at_ms": NoteTokenUses((("k1", TimeMs(-1)),)),
+        "uses": NoteTokenUses((("k1", NOW),) * (limits.TOKEN_USES_MAX + 1)),
         "actor": RevokeToken("k1", "x" * 1_000),
     }
     for field, operation in bad.items():

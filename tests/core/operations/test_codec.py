@@ -65,7 +65,7 @@ def test_tags_of_operations_never_change() -> None:
         "ControlSchedule": 19, "FireSchedule": 20, "RunSchedule": 21, "TrimLedger": 22, "ConfigureQueue": 23,
         "PauseQueue": 24, "CancelWorkflow": 25, "TrimAudit": 26, "SubmitWorkflow": 27, "RecordOutage": 28,
         "AdoptZoneRules": 29, "AwaitCallback": 30, "CreateToken": 31, "RotateToken": 32, "RevokeToken": 33,
-        "SaveTenant": 34, "RemoveTenant": 35, "AdoptKey": 36, "RecordBackup": 37, "DrainWorker": 38,
+        "SaveTenant": 34, "RemoveTenant": 35, "AdoptKey": 36, "RecordBackup": 37, "DrainWorker": 38, "NoteTokenUses": 39,
     }  # fmt: skip
     assert {kind.__name__: kind.__struct_config__.tag for kind in OPERATIONS} == tags
 
