@@ -6,5 +6,5 @@ ask it all the time, and record each request as events of `chaos.checkers` (`his
 strikes and heals (`rounds`). At the end the logs of the nodes are read back from their disks, and the checkers judge
 (`verdict`). What a backend can't do is skipped, printed, and never counted as survived.
 
-Left out so far: upgrades, schedules and workflows under load.
+Left out so far: upgrades.
 """

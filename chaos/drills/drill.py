@@ -151,7 +151,7 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
     load = Load(cluster.nodes, plan.out, recorder, scene.random, plan.hosts)
     scene.workers, scene.crowds = load.workers, load.crowds
     try:
-        load.start()
+        await load.start()
         await asyncio.sleep(1.0)
         async with watch:
             for number, fault in enumerate(plan.faults):

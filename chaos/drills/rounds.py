@@ -28,7 +28,7 @@ SDK_WAIT_SECONDS_MAX: Final = 3.0
 LATE_SECONDS_MAX: Final = 0.25
 WAITING_MAX: Final = 2.0
 _TICK_SECONDS: Final = 0.05
-_QUIET_SECONDS: Final = 2.0
+_QUIET_SECONDS: Final = 1.0
 _US: Final = 1_000_000
 
 

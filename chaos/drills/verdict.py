@@ -10,12 +10,14 @@ from typing import Final
 from msgspec.structs import replace as replace_struct
 
 from chaos.checkers import History, Report, check_all
-from chaos.checkers.history.events import AnyEvent, Change, Effect, FinalState, Healed, Members, Setup
+from chaos.checkers.history.events import AnyEvent, Change, Downstream, Effect, FinalState, Healed, Members, Setup
+from chaos.checkers.history.views import Answer
 from chaos.checkers.jobs.effects import effects_disjoint, timed_effect_count
 from chaos.checkers.liveness import healed_count, nodes_converge
+from chaos.checkers.report import Violation
 from chaos.drills.history.disks import ReadBack
 from chaos.drills.history.recorder import in_order
-from chaos.drills.load.processes import SDK_WORKER
+from chaos.drills.load.processes import HTTP_EXECUTOR, SDK_WORKER
 from raftsched.errors import RaftschedError
 from raftsched.node.check import check_directories
 
@@ -58,6 +60,8 @@ def judge(events: Sequence[AnyEvent], read_back: ReadBack | None = None, togethe
         keeping = History(_of_sdk_workers(history))
         violations[effects_disjoint.__name__] = effects_disjoint(keeping)
         evidence[effects_disjoint.__name__] = timed_effect_count(keeping)
+    violations[completed_was_received.__name__] = completed_was_received(history)
+    evidence[completed_was_received.__name__] = len(_completed_by_executors(history))
     if not any(change.t >= 0 for change in history.changes):
         violations |= {name: [] for name in NEED_TIMES}
         evidence |= dict.fromkeys(NEED_TIMES, 0)
@@ -68,6 +72,24 @@ def _of_sdk_workers(history: History) -> list[AnyEvent]:
     """Those of the SDK's workers, who stop a run at its deadline. Workers of raw HTTP overstay on purpose."""
     effects = [effect for effect in history.of(Effect) if effect.worker.startswith(SDK_WORKER)]
     return [replace_struct(history.setup, workers_keep_time=True), *effects, *history.of(Change)]
+
+
+def completed_was_received(history: History) -> list[Violation]:
+    """An HTTP job that is recorded as completed had its effect at the target, under the token of its outcome."""
+    accepted = {(event.resource, event.token) for event in history.of(Downstream) if event.accepted}
+    return [
+        Violation(f"{answer.operation} is accepted, but the target did not take it", answer.reply.t)
+        for answer in _completed_by_executors(history)
+        if (f"{answer.call.job}.{answer.call.run}", answer.call.token) not in accepted
+    ]
+
+
+def _completed_by_executors(history: History) -> list[Answer]:
+    return [
+        answer
+        for answer in history.answers("outcome")
+        if answer.call.outcome == "completed" and answer.call.worker.startswith(HTTP_EXECUTOR)
+    ]
 
 
 def directory_faults(directories: Sequence[Path]) -> list[str]:

@@ -69,6 +69,31 @@ def asked(exchange: Exchange) -> list[Asked]:
             return [Asked("heartbeat", _held(document["worker"], each)) for each in document["leases"]]
         case "POST", ["leases", "outcomes"]:
             return [Asked("outcome", _reported(document["worker"], each)) for each in document["outcomes"]]
+        case "POST", ["runs", run, "start"]:
+            job, _, number = run.partition(".")
+            return [Asked("start", {"job": digits(job), "run": int(number), "token": document["fencing_token"]})]
+        case method, words:
+            return _of_features(method, words, document, exchange.headers)
+
+
+def _of_features(method: str, words: list[str], document: Fields, headers: Mapping[str, str]) -> list[Asked]:
+    match method, words:
+        case "POST", ["schedules"]:
+            return [Asked("save_schedule", {"subject": document["name"]})]
+        case "POST", ["schedules", schedule, "trigger"]:
+            return [Asked("run_schedule", {"subject": digits(schedule)})]
+        case "POST", ["schedules", schedule, action]:
+            return [Asked("control_schedule", {"subject": digits(schedule), "action": action})]
+        case "DELETE", ["schedules", schedule]:
+            return [Asked("control_schedule", {"subject": digits(schedule), "action": "delete"})]
+        case "POST", ["workflows"]:
+            return [Asked("submit_workflow", {"tenant": TENANT, "key": headers.get(KEY_HEADER, "")})]
+        case "DELETE", ["workflows", workflow]:
+            return [Asked("cancel_workflow", {"subject": digits(workflow)})]
+        case "PATCH", ["queues", queue]:
+            return [Asked("configure_queue", {"subject": queue})]
+        case "POST", ["queues", queue, action]:
+            return [Asked(f"{action}_queue", {"subject": queue})]
     return []
 
 
@@ -80,6 +105,7 @@ def _submit(headers: Mapping[str, str], document: Fields) -> Asked:
         "body": fingerprint_of(document).hex() if key else "",  # without a key nobody compares bodies
         "due_ms": -1 if document.get("delay_seconds") else 0,
         "max_attempts": document["max_attempts"],
+        "once": document.get("start") == "at_most_once",
     }
     return Asked("submit", fields, op=next(_tagged(document.get("tags", ())), 0))
 
@@ -120,8 +146,12 @@ def ends(operations: Sequence[Asked], reply: Reply) -> list[End]:
             ]
         case "outcome":
             return [_recorded(each) for each in document["outcomes"]]
-        case f:
+        case "submit" | "get" | "cancel" as f:
             return [End("ok", {"applied": applied, **_shown(f, document)})]
+        case "submit_workflow":
+            return [End("ok", {"applied": applied, "job": digits(document["id"])})]
+        case _:
+            return [End("ok", {"applied": applied})]
 
 
 def _refused(code: str) -> End:

@@ -15,7 +15,9 @@ from raftsched.api.http.routes import BASE_PATH, KEY_HEADER
 from raftsched.exchange import Broken, Exchange, Timeouts
 
 _TIMEOUTS: Final = Timeouts(connect_seconds=1.0, total_seconds=3.0)
+_REFUSED: Final = 400
 _RETRYABLE: Final = 500
+_OUR_FAULT: Final = frozenset({"invalid", "malformed"})
 
 
 class Answer(NamedTuple):
@@ -50,9 +52,12 @@ class Asker:
         exchange = Exchange(method, f"{node.url}{BASE_PATH}{path}", headers=headers, body=body)
         try:
             reply = await self._pool.send(exchange, _TIMEOUTS)
-            return Answer(reply.status, msgspec.json.decode(reply.body) if reply.body else {})
+            answer = Answer(reply.status, msgspec.json.decode(reply.body) if reply.body else {})
         except (Broken, msgspec.DecodeError):
             return Answer(0, {})
+        if answer.status >= _REFUSED and answer.document.get("code") in _OUR_FAULT:
+            raise RuntimeError(f"the drill asks for what can't be: {method} {path}: {answer.document}")
+        return answer
 
     def _id_at(self, api: str) -> str | None:
         """Return the id of the member that listens there now, None if there is none."""

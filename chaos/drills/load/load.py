@@ -13,21 +13,27 @@ from typing import Final
 from chaos.checkers.history.events import AnyEvent
 from chaos.drills.history.recorder import Recorder, in_order
 from chaos.drills.load.asking import Asker
-from chaos.drills.load.processes import SDK_WORKER, LoadProcess
+from chaos.drills.load.feature_users import FLOW, TICKS, FeatureUser, QueueUser, ScheduleUser, WorkflowUser
+from chaos.drills.load.http_executor import QUEUE as HTTP_QUEUE
+from chaos.drills.load.processes import HTTP_EXECUTOR, SDK_WORKER, LoadProcess
 from chaos.drills.load.raw_worker import RawWorker
+from chaos.drills.load.receiver import Receiver
 from chaos.drills.load.sdk_client import PROCESS as SDK_CLIENT
 from chaos.drills.load.users import QUEUES, JobsKnown, User, document_of
 from chaos.drills.nodes import Node
 
 _RAW_WORKERS: Final = 3
 """So many for each of several hosts, since far workers take longer."""
+_EXECUTORS: Final = 2
+_FEATURE_USERS: Final = ("scheduler", "planner", "tuner")
+_DRAINED: Final = (*QUEUES, TICKS, FLOW, HTTP_QUEUE)
 _HERD: Final = "100 1 0.5 sdk"
 """As `chaos.drills.load.crowd` has it: a hundred clients."""
 _FLAT_OUT: Final = "1 40 0 idle"
 """The same for each of several hosts: users who wait for nothing but their answers. Nobody takes their jobs."""
 _LIVES_MAX: Final = 1000
 """Of one process; each has a range of operation numbers."""
-_UNFINISHED: Final = ("queued", "running", "retrying", "scheduled", "cancelling")
+_UNFINISHED: Final = ("queued", "running", "retrying", "scheduled", "cancelling", "waiting_dependencies")
 _OK: Final = 200
 _PAUSE_SECONDS: Final = 0.3
 PROBE_SECONDS_MAX: Final = 10.0
@@ -37,8 +43,9 @@ CROWD: Final = "crowd"
 class Load:
     """A user for each node, raw workers, processes with a `Client` and with a `Worker`, and a crowd that waits.
 
-    `hosts` begin the command lines of other hosts, with a client and a worker each. Without any these are on the harness's
-    own, one client and two workers.
+    Without `hosts` also users of schedules, workflows and queues, and executors of HTTP jobs with their target. `hosts`
+    begin the command lines of other hosts, with a client and a worker each. Without any these are on the harness's own,
+    one client and two workers.
     """
 
     def __init__(
@@ -52,11 +59,13 @@ class Load:
         self._nodes = nodes
         self._recorder = recorder
         self._random = random
-        known = JobsKnown()
+        self._known = JobsKnown()
+        self._is_rich = not hosts
         raw = [f"raw-{number}" for number in range(_RAW_WORKERS * max(1, len(hosts)))]
-        names = [*(f"user-{node.id}" for node in nodes), *raw, "prober"]
+        names = [*(f"user-{node.id}" for node in nodes), *raw, *_FEATURE_USERS, "prober"]
         self._askers = {name: self._asker(name) for name in names}
-        self._users = [User(self._askers[f"user-{node.id}"], node, known) for node in nodes]
+        self._receiver = Receiver(recorder, Random(f"receiver {random.random()}"))
+        self._feature_users = self._made_feature_users() if self._is_rich else []
         self._raw_workers = [RawWorker(self._askers[name]) for name in raw]
         numbers = count()
 
@@ -73,17 +82,26 @@ class Load:
             for name, host in _named(CROWD, hosts, 1)
         ]
         """Not started by themselves."""
+        executors = range(1, _EXECUTORS + 1) if self._is_rich else ()
+        self.workers += [process("http_executor", f"{HTTP_EXECUTOR}-{number}") for number in executors]
         self._processes = (*self.clients, *self.workers, *self.crowds)
         self._using: list[asyncio.Task[None]] = []
         self._working: list[asyncio.Task[None]] = []
 
+    def _made_feature_users(self) -> list[FeatureUser]:
+        schedules, workflows, queues = (self._askers[name] for name in _FEATURE_USERS)
+        return [ScheduleUser(schedules), WorkflowUser(workflows, self._known), QueueUser(queues)]
+
     def _asker(self, name: str) -> Asker:
         return Asker(self._recorder, name, self._nodes, Random(f"{name} {self._random.random()}"))
 
-    def start(self) -> None:
+    async def start(self) -> None:
         for process in (*self.clients, *self.workers):
             process.start()
-        self._using = [asyncio.create_task(user.live()) for user in self._users]
+        target = await self._receiver.open() if self._is_rich else ""
+        users = [User(self._askers[f"user-{node.id}"], node, self._known, target) for node in self._nodes]
+        lives = [*(user.live() for user in users), *(user.live() for user in self._feature_users)]
+        self._using = [asyncio.create_task(life) for life in lives]
         self._working = [asyncio.create_task(worker.live()) for worker in self._raw_workers]
 
     def check(self) -> None:
@@ -101,7 +119,7 @@ class Load:
 
     async def _probe(self, node: Node) -> None:
         asker, queue = self._askers["prober"], f"probe-{node.id}"
-        worker = RawWorker(asker, queue=queue, node=node)
+        worker = RawWorker(asker, queues=[queue], node=node)
         deadline = time.monotonic() + PROBE_SECONDS_MAX
         while time.monotonic() < deadline:
             submitted = await asker.ask("POST", "/jobs", document_of(queue, asker.recorder.new_op()), node=node)
@@ -113,7 +131,9 @@ class Load:
         """Submit no more, and wait until all jobs have ended; return "", or what has not."""
         for raw_worker in self._raw_workers:
             raw_worker.calm()
+        self._receiver.is_calm = True
         await _cancelled(self._using)
+        await asyncio.gather(*(user.tidy() for user in self._feature_users))
         for client in self.clients:
             client.ask_to_stop()
         await asyncio.gather(*(asyncio.to_thread(client.stop) for client in self.clients))
@@ -128,7 +148,7 @@ class Load:
 
     async def _unfinished(self) -> str:
         for status in _UNFINISHED:
-            for queue in QUEUES:
+            for queue in _DRAINED:
                 answer = await self._askers["prober"].ask("GET", f"/jobs?status={status}&queue={queue}&limit=1")
                 if answer.status != _OK:
                     return f"unknown: status {answer.status}"
@@ -143,6 +163,7 @@ class Load:
             process.kill()
         for asker in self._askers.values():
             await asker.close()
+        await self._receiver.close()
 
     def events_of_processes(self) -> list[AnyEvent]:
         return in_order(event for process in self._processes for event in process.events())

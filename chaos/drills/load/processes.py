@@ -19,7 +19,8 @@ from chaos.drills.history.recorder import Recorder, merged
 from chaos.drills.nodes import Node
 
 SDK_WORKER: Final = "sdk-worker"
-"""The beginning of the names of the SDK's workers."""
+HTTP_EXECUTOR: Final = "http-executor"
+"""The beginnings of the names of workers."""
 _ROOT: Final = Path(__file__).parents[3]
 _STOP_SECONDS_MAX: Final = 20.0
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from chaos.drills.history.exchanges import granted
 from chaos.drills.load.asking import Asker
+from chaos.drills.load.feature_users import FLOW, TICKS
 from chaos.drills.nodes import Node
 
-QUEUE: Final = "raw"
+QUEUES: Final = ("raw", TICKS, FLOW)
 _OK: Final = 200
 _CAPACITY: Final = 3
 _SILENT: Final = 0.03
@@ -26,11 +28,11 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 class RawWorker:
-    """Leases a few jobs of `queue` at a time, and asks again once all have ended; `node` if it asks no other."""
+    """Leases a few jobs of `queues` at a time, and asks again once all have ended; `node` if it asks no other."""
 
-    def __init__(self, asker: Asker, *, queue: str = QUEUE, node: Node | None = None) -> None:
+    def __init__(self, asker: Asker, *, queues: Sequence[str] = QUEUES, node: Node | None = None) -> None:
         self._asker = asker
-        self._queue = queue
+        self._queues = queues
         self._node = node
         self._is_calm = node is not None
 
@@ -45,7 +47,7 @@ class RawWorker:
 
     async def work_once(self) -> bool:
         """Lease jobs, and do them; return whether there were any."""
-        asked = {"worker": self._asker.name, "queues": [self._queue], "capacity": _CAPACITY, "wait_seconds": 1}
+        asked = {"worker": self._asker.name, "queues": self._queues, "capacity": _CAPACITY, "wait_seconds": 1}
         answer = await self._asker.ask("POST", "/leases", asked, node=self._node)
         leases = answer.document["leases"] if answer.status == _OK else []
         async with asyncio.TaskGroup() as runs:

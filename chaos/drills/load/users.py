@@ -15,6 +15,10 @@ QUEUES: Final = ("raw", "sdk")
 _PAUSE_SECONDS: Final = 0.15
 _KEYED: Final = 0.6
 _DELAYED: Final = 0.2
+_HTTP: Final = 0.2
+_ONCE: Final = 0.2
+"""Part of the jobs for the SDK's workers that begin at most once."""
+_ONCE_QUEUE: Final = "sdk"
 _PATIENCE_SECONDS: Final = 20.0
 
 
@@ -29,6 +33,16 @@ class JobsKnown:
 
     def any(self, asker: Asker) -> str | None:
         return asker.random.choice(self._jobs) if self._jobs else None
+
+
+def http_document(url: str, op: int) -> dict[str, Any]:
+    """Return the job that sends a request to `url`."""
+    return {
+        "http": {"url": url, "timeout_seconds": 20, "body": {"n": op}},
+        "max_attempts": 5,
+        "retry_policy": {"backoff": "fixed", "base_seconds": 0.2},
+        "tags": [f"{OP_TAG}{op}"],
+    }
 
 
 def document_of(queue: str, op: int) -> dict[str, Any]:
@@ -46,10 +60,12 @@ def document_of(queue: str, op: int) -> dict[str, Any]:
 class User:
     """Asks `node`, whatever it answers."""
 
-    def __init__(self, asker: Asker, node: Node, known: JobsKnown) -> None:
+    def __init__(self, asker: Asker, node: Node, known: JobsKnown, target: str = "") -> None:
+        """Make a user who also submits HTTP jobs to `target`, if there is one."""
         self._asker = asker
         self._node = node
         self._known = known
+        self._target = target
 
     async def live(self) -> None:
         random = self._asker.random
@@ -63,7 +79,7 @@ class User:
         if self._asker.random.random() >= _KEYED:
             await self._try(document, key="", node=self._node)
             return
-        key = f"{self._asker.name}-{document['payload']['n']}"
+        key = f"{self._asker.name}-{document['tags'][0]}"
         deadline = time.monotonic() + _PATIENCE_SECONDS
         node: Node | None = self._node
         while time.monotonic() < deadline and not await self._try(document, key=key, node=node):
@@ -72,7 +88,12 @@ class User:
 
     def _document(self) -> dict[str, Any]:
         random = self._asker.random
-        document = document_of(random.choice(QUEUES), self._asker.recorder.new_op())
+        op = self._asker.recorder.new_op()
+        if self._target and random.random() < _HTTP:
+            return http_document(self._target, op)
+        document = document_of(random.choice(QUEUES), op) | {"priority": random.choice((0, 5, 9))}
+        if document["queue"] == _ONCE_QUEUE and random.random() < _ONCE:
+            document["start"] = "at_most_once"
         if random.random() < _DELAYED:
             document["delay_seconds"] = random.choice((1, 2, 3))
         return document

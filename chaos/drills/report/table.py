@@ -24,6 +24,8 @@ _PROMISES: Final = {
     "tokens given twice or backward": ("tokens_rise", "one_holder_per_token"),
     "leases of one run that overlap": ("lease_intervals_disjoint", "believed_leases_disjoint", "kept_for_its_term"),
     "older tokens accepted after newer ones": ("fenced_tokens_never_fall",),
+    "HTTP jobs completed without their effect": ("completed_was_received",),
+    "jobs to begin at most once that began twice": ("begins_at_most_once",),
     "outcomes that count twice": ("one_outcome_per_token", "one_end_per_run"),
     "answers after a cancel that deny it": ("cancel_is_final",),
     "stale answers": ("answers_are_current", "job_revisions_in_order", "linearizable", "shown_is_applied"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -12,12 +13,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from chaos.checkers import History
-from chaos.checkers.history.events import AnyEvent, BadHistory, Invoke, Reply, write_history
+from chaos.checkers.history.events import AnyEvent, BadHistory, Invoke, Reply, Setup, write_history
 from chaos.drills.history.exchanges import UNKNOWN, asked, ends
 from chaos.drills.history.recorded_pool import RecordedPool
 from chaos.drills.history.recorder import Recorder, merged
+from chaos.drills.load.receiver import Receiver
 from chaos.drills.verdict import judge
-from raftsched.exchange import Exchange, Timeouts
+from raftsched.exchange import Exchange, HttpPool, Timeouts
 from raftsched.exchange import Reply as HttpReply
 from tests.chaos import histories_broken_jobs, histories_broken_nodes, histories_broken_runs
 from tests.chaos.histories import good_history, replay
@@ -106,6 +108,62 @@ def test_a_request_for_several_runs_is_an_operation_for_each_with_an_end_of_its_
     ]
 
 
+def test_requests_about_schedules_workflows_queues_and_starts_are_operations_with_their_subject() -> None:
+    plain = JOB.replace("-", "")
+    found = [
+        (each.f, each.fields.get("subject", ""), each.fields.get("action", ""))
+        for method, path, document in (
+            ("POST", "/schedules", {"name": "tick", "every": "1s"}),
+            ("POST", f"/schedules/{JOB}/pause", {}),
+            ("DELETE", f"/schedules/{JOB}", None),
+            ("POST", f"/schedules/{JOB}/trigger", {}),
+            ("DELETE", f"/workflows/{JOB}", None),
+            ("POST", "/queues/flow/pause", {}),
+            ("PATCH", "/queues/flow", {"concurrency": 2}),
+        )
+        for each in asked(_request(method, path, document))
+    ]
+    assert found == [
+        ("save_schedule", "tick", ""),
+        ("control_schedule", plain, "pause"),
+        ("control_schedule", plain, "delete"),
+        ("run_schedule", plain, ""),
+        ("cancel_workflow", plain, ""),
+        ("pause_queue", "flow", ""),
+        ("configure_queue", "flow", ""),
+    ]
+    [start] = asked(_post(f"/runs/{JOB}.2/start", {"fencing_token": 7}))
+    assert (start.f, start.fields) == ("start", {"job": plain, "run": 2, "token": 7})
+
+
+async def test_the_receiver_refuses_an_older_token_of_a_run_and_a_completion_without_its_effect_is_flagged(
+    tmp_path: Path,
+) -> None:
+    recorder = Recorder(tmp_path / "history")
+    recorder.add(Setup, nodes=("n1",))
+    receiver = Receiver(recorder, Random(1))
+    receiver.is_calm = True
+    url, plain = await receiver.open(), JOB.replace("-", "")
+    pool = HttpPool()
+    statuses = []
+    for token in (8, 7, 9):
+        headers = {"Raftsched-Run-Id": f"{JOB}.1", "Raftsched-Fencing-Token": f"{token}"}
+        exchange = Exchange("POST", url, headers=headers, body=b"{}")
+        statuses.append((await pool.send(exchange, Timeouts(connect_seconds=5.0, total_seconds=5.0))).status)
+    await pool.close()
+    await receiver.close()
+    assert statuses == [200, 409, 200]
+    for op, token in enumerate((8, 7), start=1):
+        recorder.invoke(
+            "e", op, "outcome", worker="http-executor-1", job=plain, run=1, token=token, outcome="completed"
+        )
+        recorder.reply("e", op, "ok")
+    found = judge(recorder.events).violations
+    assert "fenced_tokens_never_fall" not in found
+    [violation] = found["completed_was_received"]
+    assert "token 7" in violation.message
+
+
 async def test_a_repeated_report_shows_no_revision_since_its_answer_is_that_of_the_first(tmp_path: Path) -> None:
     async def record(_request: web.Request) -> web.Response:
         return web.json_response({"outcomes": [{"run_id": f"{JOB}.1", "accepted": True, "revision": 5}]})
@@ -163,7 +221,12 @@ def test_refusals_are_definite_only_by_a_code_that_says_so() -> None:
 
 
 def _post(path: str, document: object) -> Exchange:
-    return Exchange("POST", f"http://n1:1/api/v1{path}", headers={}, body=msgspec.json.encode(document))
+    return _request("POST", path, document)
+
+
+def _request(method: str, path: str, document: object) -> Exchange:
+    body = None if document is None else msgspec.json.encode(document)
+    return Exchange(method, f"http://n1:1/api/v1{path}", headers={}, body=body)
 
 
 def _reply(status: int, document: object) -> HttpReply:
