@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-night drills-long backup-drill container-drill binary binary-demo clean
+.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-planted drills-night drills-long backup-drill container-drill binary binary-demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -78,9 +78,12 @@ FROM ?=
 upgrade-drill: $(READY) ## rolling restart and rolling upgrade under load: FROM=commit or tag of the release before
 	$(BIN)/python -m tests.drills.upgrade $(if $(FROM),--from $(FROM))
 
-drills: $(READY) ## faults on real processes, on 3 and on 5 nodes, judged by the checkers: about 6 minutes
+drills: $(READY) ## faults on real processes, on 3 and on 5 nodes, judged by the checkers: about 15 minutes
 	$(BIN)/python -m chaos drills --out drills-report/3
 	$(BIN)/python -m chaos drills --nodes 5 isolate_leader ring bridge --out drills-report/5
+
+drills-planted: $(READY) ## nodes with planted bugs, each of which the drills must find
+	$(BIN)/python -m chaos drills --planted --out drills-report/planted
 
 drills-night: $(READY) ## the same faults, drawn for two hours
 	$(BIN)/python -m chaos drills --minutes 60 --out drills-report/3

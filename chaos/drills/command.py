@@ -22,7 +22,7 @@ from chaos.drills.backends.proxies import Proxies
 from chaos.drills.backends.root_backend import Root, RootXfs
 from chaos.drills.drill import Plan, Result, run
 from chaos.drills.faults import FAULTS, Fault, chosen
-from chaos.drills.planted import PLANTED, find
+from chaos.drills.planted import PLANTED, find, found_by
 from chaos.drills.programme import Group, again, as_asked, drawn, unbound
 from chaos.drills.regions.command import main as regions
 from chaos.drills.report.figures import Figures, NoReport, figures_of, read_figures, write_figures
@@ -63,13 +63,13 @@ def main(arguments: Sequence[str]) -> int:
         print(f"nothing was run: {error}")
         return _NOTHING_RUN
     print(f"backend {kind.name}: {kind.about}")
+    if asked.planted:
+        return _find_planted(asked, kind, offers)
     for name, why in skipped.items():
         print(f"skipped, so not survived: {name}: {why}")
     if not possible:
         print("nothing was run: none of the faults can be made here")
         return _NOTHING_RUN
-    if asked.planted:
-        return _find_planted(asked, kind, offers)
     if repeated and skipped:
         print("nothing was run: not all faults of the report can be made here")
         return _NOTHING_RUN
@@ -198,15 +198,17 @@ def _find_planted(asked: argparse.Namespace, kind: type[AnyBackend], offers: fro
     out = (asked.out or _OUT).resolve()
     shutil.rmtree(out, ignore_errors=True)
     backend = kind(range(1, 5))
-    missed = 0
+    missed = run_count = 0
     for planted in PLANTED:
         if why := _why_not(planted.fault, offers, 3):
             print(f"skipped, so not found: {planted.name}: {why}")
             continue
+        run_count += 1
         result = asyncio.run(find(planted, asked.seed, out / planted.name, backend, _say))
         missed += not result.violations
-        verdict = f"found: {result.violations[-1]}" if result.violations else "MISSED"
-        print(f"{planted.name} ({planted.about}): {verdict}")
+        print(f"{planted.name} ({planted.about}): {found_by(result)}")
+    if not run_count:
+        return _NOTHING_RUN
     return _FAILED if missed else 0
 
 

@@ -18,6 +18,8 @@ from chaos.drills.observed_node import observed_file
 from chaos.drills.rounds import Round
 
 _US = 1_000_000
+_START_SECONDS_MAX = 180.0
+"""Long, since it judges the machine, not the nodes."""
 
 
 async def found(scene: Scene, faults: Sequence[Fault], recorder: Recorder) -> list[Round]:
@@ -29,7 +31,7 @@ async def found(scene: Scene, faults: Sequence[Fault], recorder: Recorder) -> li
     if not faults:
         for node in scene.nodes:
             node.start()
-    if missing := await scene.cluster.healthy():
+    if missing := await scene.cluster.healthy(seconds=_START_SECONDS_MAX):
         raise TimeoutError(f"the cluster did not start: {missing}; see {scene.nodes[0].log.parent}/n*.log")
     return rounds
 

@@ -85,3 +85,12 @@ async def find(planted: Planted, seed: int, out: Path, backend: Backend, say: Sa
     out.mkdir(parents=True)
     plan = Plan([planted.fault], 3, seed, out, planted.entry, syncs=planted.syncs, bug=planted.bug)
     return await run(plan, backend, say)
+
+
+def found_by(result: Result) -> str:
+    """Return what has found the bug, with the number of violations."""
+    properties = {name: len(found) for name, found in (result.report.violations if result.report else {}).items()}
+    others = len(result.violations) - sum(properties.values())
+    parts = [f"{name} {count}" for name, count in properties.items() if count]
+    parts += [f"{others} of the drill itself"] if others else []
+    return f"found by {', '.join(parts)}" if parts else "MISSED"

@@ -1,4 +1,8 @@
-"""Faults of a node's disk as a whole: its power is cut, its device is gone, it is read-only, frozen or full."""
+"""Faults of a node's disk as a whole: its power is cut, its device is gone, it is read-only, frozen or full.
+
+Those that take the disk from its process strike alone: another fault would start the process without it, or wait for its
+end.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ _STEPS_OF_INSTALLATION: Final = (
 # -- power ------------------------------------------------------------------------------------------------------------
 
 
-@fault(Need.DISKS)
+@fault(Need.DISKS, is_alone=True)
 async def power_leader(scene: Scene) -> AsyncIterator[str]:
     """Cut the power of the leader: what its disk was not asked to keep is lost. Switch it on again at the end."""
     leader = await scene.leader()
@@ -41,7 +45,7 @@ async def power_leader(scene: Scene) -> AsyncIterator[str]:
     await scene.restore_power(leader)
 
 
-@fault(Need.DISKS, hold_seconds=1.0, is_single=False)
+@fault(Need.DISKS, hold_seconds=1.0, is_single=False, is_alone=True)
 async def power_all(scene: Scene) -> AsyncIterator[str]:
     """Cut the power of all nodes at one moment; switch it on again at the end."""
     await scene.cut_power(*scene.nodes)
@@ -49,7 +53,7 @@ async def power_all(scene: Scene) -> AsyncIterator[str]:
     await scene.restore_power(*scene.nodes)
 
 
-@fault(Need.DISKS, Need.SHIMS)
+@fault(Need.DISKS, Need.SHIMS, is_alone=True)
 async def power_in_checkpoint(scene: Scene) -> AsyncIterator[str]:
     """Cut the power of the leader while it writes a checkpoint: before its state is synced, or just after."""
     leader = await scene.leader()
@@ -99,7 +103,7 @@ async def power_in_snapshot(scene: Scene) -> AsyncIterator[str]:
 # -- devices ----------------------------------------------------------------------------------------------------------
 
 
-@fault(Need.DISKS)
+@fault(Need.DISKS, is_alone=True)
 async def gone_leader(scene: Scene) -> AsyncIterator[str]:
     """Let the leader's device vanish, so that the node must stop; put it back at the end, and start the node."""
     leader = await scene.leader()
@@ -109,7 +113,7 @@ async def gone_leader(scene: Scene) -> AsyncIterator[str]:
     await scene.restore_power(leader)
 
 
-@fault(Need.READ_ONLY)
+@fault(Need.READ_ONLY, is_alone=True)
 async def read_only_leader(scene: Scene) -> AsyncIterator[str]:
     """Let the leader's file system become read-only after an error; repair it at the end, and start the node."""
     leader = await scene.leader()
@@ -119,7 +123,7 @@ async def read_only_leader(scene: Scene) -> AsyncIterator[str]:
     await scene.restore_power(leader)
 
 
-@fault(Need.DISKS)
+@fault(Need.DISKS, is_alone=True)
 async def freeze_leader(scene: Scene) -> AsyncIterator[str]:
     """Freeze the leader's file system, as for a snapshot of its volume; thaw it at the end."""
     leader = await scene.leader()
@@ -184,7 +188,7 @@ def _fill(node: Node) -> None:
 
 
 def _free(node: Node) -> None:
-    _filling(node).unlink()
+    _filling(node).unlink(missing_ok=True)  # another fault may have filled it, too
     if not node.is_running:
         node.start()
 

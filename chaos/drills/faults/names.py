@@ -10,7 +10,7 @@ from chaos.drills.names import lose
 from chaos.drills.nodes import Node
 
 
-@fault(tracks_names=True)
+@fault(tracks_names=True, is_alone=True)
 async def names_leader(scene: Scene) -> AsyncIterator[str]:
     """Kill the leader, and lose all names that it has not synced; start it again at the end."""
     leader = await scene.leader()
@@ -19,7 +19,7 @@ async def names_leader(scene: Scene) -> AsyncIterator[str]:
     leader.start()
 
 
-@fault(tracks_names=True, hold_seconds=1.0, is_single=False)
+@fault(tracks_names=True, hold_seconds=1.0, is_single=False, is_alone=True)
 async def names_all(scene: Scene) -> AsyncIterator[str]:
     """Kill all nodes, and lose all names that they have not synced; start them again at the end."""
     for node in scene.nodes:

@@ -26,7 +26,7 @@ async def fsync_slow_leader(scene: Scene) -> AsyncIterator[str]:
     scene.shims(leader).set_syncs("")
 
 
-@fault(Need.SHIMS)
+@fault(Need.SHIMS, is_alone=True)
 async def fsync_eio_leader(scene: Scene) -> AsyncIterator[str]:
     """Fail every sync of the leader's disk with EIO, so that the node must stop; start it again at the end.
 
