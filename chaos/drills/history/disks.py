@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Final, get_args
 
@@ -48,6 +49,16 @@ class NodeDisk:
     @property
     def first_index(self) -> int:
         return self.entries[0][1] if self.entries else 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether the log was compacted, or replaced by a snapshot."""
+        return self.first_index >= FIRST_INDEX
+
+    @property
+    def own_entries(self) -> Sequence[tuple[bytes, int, int]]:
+        """Return the entries without the first one of a log that was cut: it has no content if there was a snapshot."""
+        return self.entries[1:] if self.is_cut else self.entries
 
 
 @dataclass(slots=True)
@@ -96,23 +107,35 @@ def read_back(
     `applied_at` is the time of each index, if anybody saw it.
     """
     found = ReadBack()
-    for each in disks:
-        found.events += _durable(each, t)
-    for each in disks:
-        found.events += _applied(each, t)
     if not disks:
         return found
-    newest = max(disks, key=lambda each: (each.final.index, -each.first_index))
+    log = _whole_log(disks)
+    for each in disks:
+        found.events += _durable(each, log, t)
+    for each in disks:
+        found.events += _applied(each, t)
     wanted = {each.final.index for each in disks}
-    found.is_whole = 0 < newest.first_index < FIRST_INDEX
+    found.is_whole = 0 < log.first_index < FIRST_INDEX
     if found.is_whole:
-        found.events += _changes(newest, wanted, found.digests, applied_at)
+        found.events += _changes(log, wanted, found.digests, applied_at)
     found.events += [each.final for each in disks if each.node not in former]
     return found
 
 
-def _durable(disk: NodeDisk, t: int) -> Iterator[AnyEvent]:
-    for command, index, term in disk.entries:
+def _whole_log(disks: Sequence[NodeDisk]) -> NodeDisk:
+    """Return the newest log, continued backward by the one that begins first; that of the newest state."""
+    newest = max(disks, key=lambda each: (each.final.index, -each.first_index))
+    oldest = min(disks, key=lambda each: each.first_index or inf)
+    if oldest.first_index >= newest.first_index or oldest.entries[-1][1] < newest.first_index:
+        return newest
+    older = [entry for entry in oldest.entries if entry[1] <= newest.first_index]
+    return NodeDisk(newest.node, [*older, *newest.own_entries], newest.final)
+
+
+def _durable(disk: NodeDisk, log: NodeDisk, t: int) -> Iterator[AnyEvent]:
+    """Yield the entries on a disk; its state holds those that its log has no more, as `log` has them."""
+    older = [entry for entry in log.entries if entry[1] <= disk.first_index] if disk.is_cut else []
+    for command, index, term in (*older, *disk.own_entries):
         if index >= FIRST_INDEX:
             yield Durable(t=t, node=disk.node, index=index, term=term, digest=digest(command))
             if command[:1] == CONFIGURATION:
@@ -121,8 +144,8 @@ def _durable(disk: NodeDisk, t: int) -> Iterator[AnyEvent]:
 
 
 def _applied(disk: NodeDisk, t: int) -> Iterator[AnyEvent]:
-    yield Started(t=t, node=disk.node, index=max(disk.first_index, FIRST_INDEX) - 1)
-    for command, index, term in disk.entries:
+    yield Started(t=t, node=disk.node, index=disk.first_index if disk.is_cut else FIRST_INDEX - 1)
+    for command, index, term in disk.own_entries:
         if FIRST_INDEX <= index <= disk.final.index:
             yield Applied(t=t, node=disk.node, index=index, term=term, digest=digest(command))
 
