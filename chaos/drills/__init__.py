@@ -5,6 +5,4 @@ drill starts a cluster on a *backend* (`backends`), which decides what can be cu
 ask it all the time, and record each request as events of `chaos.checkers` (`history`). In each round a *fault* (`faults`)
 strikes and heals (`rounds`). At the end the logs of the nodes are read back from their disks, and the checkers judge
 (`verdict`). What a backend can't do is skipped, printed, and never counted as survived.
-
-Left out so far: upgrades.
 """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -42,6 +43,11 @@ class Cluster:
         node = self._make(number, hosts)
         self.all_nodes.append(node)
         return node
+
+    @property
+    def directory(self) -> Path:
+        """Return the directory of disks and logs."""
+        return self.nodes[0].disk.parent
 
     async def close(self) -> None:
         """End every process."""
@@ -113,6 +119,14 @@ class Cluster:
             return f"{self.nodes[0].id} sees no {'leader' if not behind else behind[0]['id']}"
         applied = [each["applied"] for each in document["nodes"]]
         return "" if max(applied) - min(applied) < _BEHIND_MAX else f"applied indexes are {applied}"
+
+    async def until(self, missing: Callable[[], Awaitable[str]], what: str, *, seconds: float = 60.0) -> None:
+        """Wait until `missing` returns ""; raises `TimeoutError` with what it returned last."""
+        deadline = time.monotonic() + seconds
+        while reason := await missing():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {seconds:.0f} s for {what}: {reason}")
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def converged(self, *, seconds: float = 60.0) -> dict[str, int]:
         """Wait, once nobody writes any more, until all members have applied the same index.

@@ -11,10 +11,13 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from chaos.drills.backends import Backend, Need, Unfit
+from chaos.drills.backends.containers.backend import Docker
+from chaos.drills.backends.containers.engine import why_no_engine
 from chaos.drills.backends.loop_disk import lacking
 from chaos.drills.backends.namespaces import can_enter, enter
 from chaos.drills.backends.namespaces_backend import Namespaces
@@ -22,6 +25,8 @@ from chaos.drills.backends.proxies import Proxies
 from chaos.drills.backends.root_backend import Root, RootXfs
 from chaos.drills.drill import Plan, Result, run
 from chaos.drills.faults import FAULTS, Fault, chosen
+from chaos.drills.nodes import NODE
+from chaos.drills.observed_node import OBSERVED_NODE
 from chaos.drills.planted import PLANTED, find, found_by
 from chaos.drills.programme import Group, again, as_asked, drawn, unbound
 from chaos.drills.regions.command import main as regions
@@ -30,8 +35,9 @@ from chaos.drills.report.table import closing_lines, report_text, times_table
 from chaos.drills.report.timeline import timeline
 from chaos.drills.shims import compiler
 
-AnyBackend = Namespaces | Proxies
-_BACKENDS: Final[dict[str, type[AnyBackend]]] = {kind.name: kind for kind in (Namespaces, Proxies, Root, RootXfs)}
+AnyBackend = Namespaces | Proxies | Docker
+_KINDS: Final[tuple[type[AnyBackend], ...]] = (Namespaces, Proxies, Root, RootXfs, Docker)
+_BACKENDS: Final = {kind.name: kind for kind in _KINDS}
 _OUT: Final = Path("drills-report")
 _FAILED, _NOTHING_RUN = 1, 2
 REGIONS: Final = "regions"
@@ -57,8 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     skipped = {fault.name: why for fault in wanted if (why := _why_not(fault, offers, asked.nodes))}
     possible = [fault for fault in wanted if fault.name not in skipped]
     try:
-        if issubclass(kind, Namespaces) and possible:
-            enter("chaos", ["drills", *arguments])
+        if possible:
+            _prepare(kind, arguments)
     except Unfit as error:
         print(f"nothing was run: {error}")
         return _NOTHING_RUN
@@ -134,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
 # -- what can be run --------------------------------------------------------------------------------------------------
 
 
-def _chosen_backend(name: str | None) -> type[Namespaces | Proxies]:
+def _chosen_backend(name: str | None) -> type[AnyBackend]:
     if name is not None:
         return _BACKENDS[name]
     if can_enter():
@@ -142,8 +148,17 @@ def _chosen_backend(name: str | None) -> type[Namespaces | Proxies]:
     return Namespaces if lacking() else Root
 
 
-def _offers(kind: type[Namespaces | Proxies]) -> frozenset[Need]:
-    shims = {Need.SHIMS} if compiler() is not None and sys.platform == "linux" else set()
+def _prepare(kind: type[AnyBackend], arguments: Sequence[str]) -> None:
+    """Enter namespaces, or see that an engine can be reached, if the backend needs it; raises `Unfit`."""
+    if issubclass(kind, Namespaces):
+        enter("chaos", ["drills", *arguments])
+    if issubclass(kind, Docker) and (reason := why_no_engine()):
+        raise Unfit(reason)
+
+
+def _offers(kind: type[AnyBackend]) -> frozenset[Need]:
+    can_preload = compiler() is not None and sys.platform == "linux" and not issubclass(kind, Docker)
+    shims = {Need.SHIMS} if can_preload else set()
     disks = {Need.DISKS, Need.READ_ONLY} if issubclass(kind, Root) and lacking() else set()
     return (kind.offers | shims) - disks
 
@@ -155,7 +170,7 @@ def _why_not(fault: Fault, offers: frozenset[Need], node_count: int) -> str:
     return f"it needs {fault.nodes_min} nodes" if node_count < fault.nodes_min else ""
 
 
-def _listed(kind: type[Namespaces | Proxies], offers: frozenset[Need], node_count: int) -> str:
+def _listed(kind: type[AnyBackend], offers: frozenset[Need], node_count: int) -> str:
     lines = [f"backend {kind.name}: {kind.about}"]
     for fault in FAULTS.values():
         why = _why_not(fault, offers, node_count)
@@ -173,15 +188,18 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], groups: Iterable[Gro
     drills: list[Figures] = []
     is_whole = True
     try:
-        backend = kind(range(1, asked.nodes + 2))  # one more for a node that joins
-        for number, group in enumerate(groups, start=1):
-            directory = out if isinstance(groups, list) and len(groups) == 1 else out / f"{number}"
-            directory.mkdir(parents=True)
-            rounds = unbound(group) if asked.no_bounds else group
-            plan = Plan(rounds.rounds, asked.nodes, group.seed, directory, begins=group.begins)
-            result = asyncio.run(run(plan, backend, _say))
-            drills.append(figures_of(result, plan, backend.name, skipped, is_bound=not asked.no_bounds))
-            _write_report(result, plan, backend, drills[-1])
+        with ExitStack() as ending:
+            backend = kind(range(1, asked.nodes + 2))  # one more for a node that joins
+            ending.callback(backend.end)
+            for number, group in enumerate(groups, start=1):
+                directory = out if isinstance(groups, list) and len(groups) == 1 else out / f"{number}"
+                directory.mkdir(parents=True)
+                rounds = unbound(group) if asked.no_bounds else group
+                entry = NODE if kind is Docker else OBSERVED_NODE  # an image is run as it is
+                plan = Plan(rounds.rounds, asked.nodes, group.seed, directory, entry, begins=group.begins)
+                result = asyncio.run(run(plan, backend, _say))
+                drills.append(figures_of(result, plan, backend.name, skipped, is_bound=not asked.no_bounds))
+                _write_report(result, plan, backend, drills[-1])
     except (Unfit, TimeoutError) as error:
         print(f"not all was run: {error}")
         is_whole = False

@@ -23,6 +23,7 @@ from chaos.drills.names_node import NAMES_NODE
 from chaos.drills.nodes import LEASE_SECONDS, STOP_SECONDS_MAX, Node
 from chaos.drills.observed_node import OBSERVED_NODE, observed_file, settings_of
 from chaos.drills.readiness import ReadinessWatch, Sight
+from chaos.drills.releases import faults_by
 from chaos.drills.rounds import Round, run_round
 from chaos.drills.shims import Shims
 from chaos.drills.verdict import Together, directory_faults, judge, lost_and_acknowledged_jobs
@@ -193,7 +194,8 @@ def _judge(plan: Plan, cluster: Cluster, load: Load, recorder: Recorder, result:
     result.events = in_order([*seen, *log.events])
     result.report = judge(seen, log, result.together)
     result.lost_and_acknowledged_jobs = lost_and_acknowledged_jobs(History(result.events))
-    result.faults += directory_faults([node.data for node in with_disks])
+    release, directories = cluster.nodes[0].release, [node.data for node in with_disks]
+    result.faults += directory_faults(directories) if release is None else faults_by(release, directories)
 
 
 def _disks(nodes: Sequence[Node], result: Result, *, t: int) -> list[NodeDisk]:

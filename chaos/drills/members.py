@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from chaos.drills.cluster import Cluster
 from chaos.drills.nodes import Node
 
-_SECONDS_MAX: Final = 60.0
-_POLL_SECONDS: Final = 0.1
 _OK: Final = 200
 _MEMBERS: Final = "/api/v1/cluster/members"
 
@@ -19,16 +14,21 @@ _MEMBERS: Final = "/api/v1/cluster/members"
 async def add(cluster: Cluster, node: Node) -> None:
     """Start a node, add it, and return once it votes; raises `TimeoutError`."""
     node.start()
-    document = {"id": node.id, "raft": node.raft, "api": node.api}
-    await _until(lambda: _refusal(cluster, "POST", _MEMBERS, document, done="already_member"), f"{node.id} to be added")
+    raft, api = node.addresses
+    document = {"id": node.id, "raft": raft, "api": api}
+    await cluster.until(
+        lambda: _refusal(cluster, "POST", _MEMBERS, document, done="already_member"), f"{node.id} to be added"
+    )
     cluster.nodes.append(node)
-    await _until(lambda: _vote_missing(cluster, node), f"{node.id} to vote")
+    await cluster.until(lambda: _vote_missing(cluster, node), f"{node.id} to vote")
 
 
 async def remove(cluster: Cluster, node: Node) -> None:
     """Remove a member and stop it; raises `TimeoutError`, or RuntimeError if it does not stop."""
     cluster.nodes.remove(node)
-    await _until(lambda: _refusal(cluster, "DELETE", f"{_MEMBERS}/{node.id}", done="not_found"), f"{node.id} to leave")
+    await cluster.until(
+        lambda: _refusal(cluster, "DELETE", f"{_MEMBERS}/{node.id}", done="not_found"), f"{node.id} to leave"
+    )
     if not await node.stop():
         raise RuntimeError(f"{node.id} did not end on SIGTERM")
 
@@ -49,11 +49,3 @@ async def _vote_missing(cluster: Cluster, node: Node) -> str:
     _, document = await cluster.get(leader, "/api/v1/cluster")
     voters = [each["id"] for each in document.get("nodes", []) if each["voter"]]
     return "" if node.id in voters else f"voters are {', '.join(voters)}"
-
-
-async def _until(missing: Callable[[], Awaitable[str]], what: str) -> None:
-    deadline = time.monotonic() + _SECONDS_MAX
-    while reason := await missing():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {_SECONDS_MAX:.0f} s for {what}: {reason}")
-        await asyncio.sleep(_POLL_SECONDS)

@@ -36,7 +36,8 @@ class Node:
         """Make a node that knows the other nodes by `hosts`, id -> number; its own id is among them."""
         self.number: Final = number
         self.id: Final = next(node for node, host in hosts.items() if host == number)
-        self.raft: Final = backend.raft(number)
+        self.addresses: Final = backend.addresses(number)
+        """host:port of Raft and of the API, for other nodes."""
         self.api: Final = backend.api(number)
         self.url: Final = f"http://{self.api}"
         self.disk: Final = directory / self.id
@@ -49,6 +50,8 @@ class Node:
         self._backend = backend
         self._entry = entry
         self._process: NodeProcess | None = None
+        self.release: Path | None = None
+        """The directory that holds the package that it runs; None = this source."""
         self.is_paused = False
         self.disk.mkdir()
         self._config.write_text(_SETTINGS + configuration + backend.config(number, hosts))
@@ -69,7 +72,7 @@ class Node:
         settings = {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data), **self.settings}
         settings |= self.shims.settings if self.shims is not None else {}
         self._process = self._backend.start(
-            self.number, Launch(self._entry, self._config, self.disk, self.log, settings)
+            self.number, Launch(self._entry, self._config, self.disk, self.log, settings, self.release)
         )
         self.is_paused = False
 

@@ -32,9 +32,15 @@ class Group:
 
 def as_asked(faults: Sequence[Fault], seed: int) -> list[Group]:
     """Let the faults strike in the order given; those that need another configuration have clusters of their own."""
-    alike = [[fault for fault in faults if fault.short_logs == are_short] for are_short in (False, True)]
-    parts = [part[first : first + ROUNDS_MAX] for part in alike for first in range(0, len(part), ROUNDS_MAX)]
-    return [Group(part, seed + number) for number, part in enumerate(parts)]
+    parts: list[list[Fault]] = []
+    for are_short in (False, True):
+        parts.append([])
+        for fault in faults:
+            if fault.short_logs == are_short:
+                if parts[-1] and (parts[-1][-1].is_last or len(parts[-1]) == ROUNDS_MAX):
+                    parts.append([])
+                parts[-1].append(fault)
+    return [Group(part, seed + number) for number, part in enumerate(filter(None, parts))]
 
 
 def drawn(faults: Sequence[Fault], seed: int, minutes: float) -> Iterator[Group]:

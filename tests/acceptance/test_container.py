@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from chaos.drills.backends.containers.engine import NoEngine
 from tests.drills.container import __main__ as drill
-from tests.drills.container.engine import NoEngine
 
 JOBS = 300
 

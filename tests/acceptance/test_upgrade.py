@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.drills.releases import later_release, release_of_source
+from chaos.drills.releases import later_release, release_of_source
 from tests.drills.upgrade import drill
 
 

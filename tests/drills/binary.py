@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.drills.container.base_image import libraries_of
+from chaos.drills.backends.containers.base_image import libraries_of
 
 _NAMESPACES: Final = (
     *("unshare", "--mount", "--pid", "--fork", "--kill-child"),

@@ -17,21 +17,14 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from chaos.drills.releases import LATER_VERSION, Release, faults_by, later_release, release_of_commit, release_of_source
 from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from raftsched.client import BlockingClient
 from raftsched.core.operations.codec import CODEC_VERSION
 from tests.acceptance.http import call
 from tests.acceptance.test_failures import Submitter, completed
 from tests.drills.processes import started_worker
-from tests.drills.releases import (
-    LATER_VERSION,
-    Release,
-    check_data,
-    later_release,
-    release_of_commit,
-    release_of_source,
-    start_node,
-)
+from tests.drills.releases import start_node
 
 QUEUE: Final = "upgrade"
 _EXIT_FAULT: Final = 70
@@ -140,8 +133,7 @@ def drill(directory: Path, before: Release, after: Release, *, restarts: bool, j
             assert [job.result for job in jobs_now] == list(range(len(ids)))
             assert [job.id for job in jobs_now if job.attempt_number != 1] == [], "a replaced node cost an attempt"
         cluster.stop()
-        for node in cluster.nodes:
-            check_data(node, after)
+        assert faults_by(after.directory, [node.data_directory for node in cluster.nodes]) == []
         return len(ids)
     finally:
         worker.send_signal(signal.SIGKILL)

@@ -26,8 +26,8 @@ class LocalProcess:
         with launch.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*prefix, sys.executable, "-m", *launch.arguments, UNTIL_STDIN_ENDS],
-                env={**os.environ, "PYTHONFAULTHANDLER": "1", **launch.settings},
-                cwd=_ROOT,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONPATH": str(_ROOT), **launch.settings},
+                cwd=launch.release or _ROOT,  # Python looks for the package there first
                 stdin=lifeline(),
                 stdout=log,
                 stderr=log,

@@ -31,7 +31,7 @@ class Namespaces(Backend):
 
     name = "namespaces"
     about = "network namespaces on a bridge; what is cut is dropped by nftables, Raft and API alike"
-    offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SMALL_DISK}) | (
+    offers = frozenset({Need.PROCESSES, Need.RELEASES, Need.ISOLATION, Need.LINKS, Need.SMALL_DISK}) | (
         {Need.SLOW_LINKS, Need.LOSSY_LINKS} if can_be_bad() else frozenset()
     )
 
@@ -51,6 +51,9 @@ class Namespaces(Backend):
         self._writing = asyncio.Lock()
         self._bad_links = BadLinks(self._network, hosts, _SEED, usual or {})
 
+    def end(self) -> None:
+        """Do nothing: namespaces end with the last process inside."""
+
     async def open(self) -> None:
         """Make the usual links; all else was made before any thread, since threads begin on the host of their maker."""
         await asyncio.to_thread(self._bad_links.heal)
@@ -62,12 +65,12 @@ class Namespaces(Backend):
     def config(self, number: int, hosts: Mapping[str, int]) -> str:  # noqa: ARG002  # all have the same
         head = f'insecure_peers = true\napi_listen = "0.0.0.0:{_API}"\n'
         return head + "".join(
-            f'[[nodes]]\nid = "{node}"\nraft = "{self.raft(host)}"\napi = "{self.api(host)}"\n'
+            f'[[nodes]]\nid = "{node}"\nraft = "{self.addresses(host)[0]}"\napi = "{self.api(host)}"\n'
             for node, host in hosts.items()
         )
 
-    def raft(self, number: int) -> str:
-        return f"{self._network.address(number)}:{_RAFT}"
+    def addresses(self, number: int) -> tuple[str, str]:
+        return f"{self._network.address(number)}:{_RAFT}", self.api(number)
 
     def api(self, number: int) -> str:
         return f"{self._network.address(number)}:{_API}"

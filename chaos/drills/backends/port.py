@@ -19,6 +19,8 @@ class Need(Enum):
     """Something that a fault needs; the value tells a user what that is."""
 
     PROCESSES = "signals to processes"
+    RELEASES = "nodes of another release"
+    ISOLATION = "a node that can be cut off from all others"
     LINKS = "links between nodes that can be cut in one direction"
     SLOW_LINKS = "links between nodes with a delay, a limited bandwidth, and connections that can be reset"
     LOSSY_LINKS = "links that lose, repeat and reorder packets: network namespaces, and /dev/net/tun"
@@ -62,6 +64,8 @@ class Launch:
     log: Path
     settings: Mapping[str, str]
     """Environment variables."""
+    release: Path | None = None
+    """The directory that holds the package; None = this source."""
 
     @property
     def arguments(self) -> Sequence[str]:
@@ -102,6 +106,9 @@ class Backend(Protocol):
     """Its description, in one line."""
     offers: frozenset[Need]
 
+    def end(self) -> None:
+        """End all that was made with the object."""
+
     async def open(self) -> None:
         """Make the hosts and links; raises `Unfit`."""
 
@@ -111,14 +118,20 @@ class Backend(Protocol):
     def config(self, number: int, hosts: Mapping[str, int]) -> str:
         """Return the configuration of the node at a host; `hosts` are the numbers of all nodes' hosts, by id."""
 
-    def raft(self, number: int) -> str:
-        """Return host:port at which nodes that don't have it in their configuration reach Raft of the node at a host."""
+    def addresses(self, number: int) -> tuple[str, str]:
+        """Return host:port of Raft and of the API for nodes that don't have the node at this host in their configuration."""
 
     def api(self, number: int) -> str:
         """Return host:port at which users reach the API of a node."""
 
     def start(self, number: int, launch: Launch) -> NodeProcess:
         """Start a node at a host; it is not ready yet when this returns."""
+
+    async def isolate(self, number: int, others: Sequence[int]) -> None:
+        """Cut a node off from all others from now on."""
+        for other in others:
+            await self.cut(number, other)
+            await self.cut(other, number)
 
     async def cut(self, sender: int, receiver: int) -> None:
         """Lose all that one node sends to another from now on."""

@@ -34,7 +34,7 @@ _RST_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 class Proxies(Backend):
     name = "proxies"
     about = "processes on the loopback; a proxy for each link of Raft can be cut, the API between nodes can't"
-    offers = frozenset({Need.PROCESSES, Need.LINKS, Need.SLOW_LINKS})
+    offers = frozenset({Need.PROCESSES, Need.RELEASES, Need.ISOLATION, Need.LINKS, Need.SLOW_LINKS})
 
     def __init__(self, numbers: Sequence[int]) -> None:
         ports = iter(free_ports(2 * len(numbers)))
@@ -45,6 +45,9 @@ class Proxies(Backend):
         self._servers: dict[tuple[int, int], asyncio.Server] = {}
         self._pumps: set[asyncio.Task[None]] = set()
         self._random = Random(1)
+
+    def end(self) -> None:
+        """Do nothing: all was made by `open`."""
 
     async def open(self) -> None:
         for link in self._ways:
@@ -64,8 +67,8 @@ class Proxies(Backend):
             for node, host in hosts.items()
         )
 
-    def raft(self, number: int) -> str:
-        return f"{_HOST}:{self._raft[number]}"
+    def addresses(self, number: int) -> tuple[str, str]:
+        return f"{_HOST}:{self._raft[number]}", self.api(number)
 
     def _raft_port(self, dialler: int, listener: int) -> int:
         if dialler == listener:

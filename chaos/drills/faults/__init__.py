@@ -2,7 +2,7 @@
 
 from chaos.drills.faults.registry import FAULTS, Fault, Scene, at_once, chosen
 
-from chaos.drills.faults import bad_links, clocks, disks, links, membership, names, processes, rot, syncs  # isort: skip  # they register
+from chaos.drills.faults import bad_links, clocks, disks, links, membership, names, processes, rot, syncs, upgrades  # isort: skip  # they register
 
 __all__ = [
     "FAULTS",
@@ -19,4 +19,5 @@ __all__ = [
     "processes",
     "rot",
     "syncs",
+    "upgrades",
 ]

@@ -18,11 +18,11 @@ _FIVE: Final = 5
 _Pairs = Iterable[tuple[Node, Node]]
 
 
-@fault(Need.LINKS)
+@fault(Need.ISOLATION)
 async def isolate_leader(scene: Scene) -> AsyncIterator[str]:
     """Cut the leader off from all other nodes."""
-    leader, others = await scene.leader_and_others()
-    async with _cut(scene, ((leader, other) for other in others)):
+    leader = await scene.leader()
+    async with _isolated(scene, leader):
         yield leader.id
 
 
@@ -85,13 +85,13 @@ async def bridge(scene: Scene) -> AsyncIterator[str]:
         yield nodes[half].id
 
 
-@fault(Need.LINKS, hold_seconds=10.0)
+@fault(Need.ISOLATION, hold_seconds=10.0)
 async def flap_leader(scene: Scene) -> AsyncIterator[str]:
     """Cut whoever led at first off from all others for half a second, in every second."""
-    leader, others = await scene.leader_and_others()
+    leader = await scene.leader()
 
     async def step() -> AsyncIterator[float]:
-        async with _cut(scene, ((leader, other) for other in others)):
+        async with _isolated(scene, leader):
             yield _FLAP_SECONDS
         yield _FLAP_SECONDS
 
@@ -111,6 +111,14 @@ async def storm(scene: Scene) -> AsyncIterator[str]:
 
     async with scene.meanwhile(again_and_again(step)):
         yield "all"
+    await scene.heal_links()
+
+
+@asynccontextmanager
+async def _isolated(scene: Scene, node: Node) -> AsyncIterator[None]:
+    """Cut a node off from all others, and heal all links at the end."""
+    await scene.backend.isolate(node.number, [other.number for other in scene.nodes if other is not node])
+    yield
     await scene.heal_links()
 
 

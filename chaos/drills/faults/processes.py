@@ -9,9 +9,12 @@ from typing import Final
 from chaos.drills.faults.registry import Scene, again_and_again, fault
 from chaos.drills.nodes import Node
 
-_HEALTHY_SECONDS: Final = 60.0
+_FOUNDED_SECONDS: Final = 60.0
 _CROWDED_SECONDS: Final = 4.0
 """Time for a crowd to start and to connect."""
+_POLL_SECONDS: Final = 0.02
+_FOUNDING_SECONDS_MAX: Final = 1.5
+"""Drawn time from the moment at which a directory is made to the kill of its node."""
 _STORM_SECONDS: Final = (0.2, 1.5)
 """Between two kills: drawn from this range."""
 
@@ -69,6 +72,23 @@ async def kill_storm(scene: Scene) -> AsyncIterator[str]:
         yield "any"
 
 
+@fault(hold_seconds=0.0, is_single=False, at_founding=True)
+async def kill_founding(scene: Scene) -> AsyncIterator[str]:
+    """Start the nodes of a new cluster, and kill each once its directory is made; start it again at once."""
+
+    async def found(node: Node) -> None:
+        node.start()
+        while not (node.data / "node.json").exists():
+            await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_FOUNDING_SECONDS_MAX * scene.random.random())
+        node.kill()
+        node.start()
+
+    async with asyncio.timeout(_FOUNDED_SECONDS):
+        await asyncio.gather(*map(found, scene.nodes))
+    yield "each"
+
+
 @fault()
 async def pause_leader(scene: Scene) -> AsyncIterator[str]:
     """Stop the leader with SIGSTOP, longer than a lease; continue it at the end."""
@@ -116,11 +136,7 @@ async def pause_majority(scene: Scene) -> AsyncIterator[str]:
 async def rolling_restart(scene: Scene) -> AsyncIterator[str]:
     """Stop each node with SIGTERM and start it again, one after the other."""
     for node in scene.nodes:
-        if not await node.stop():
-            raise RuntimeError(f"{node.id} did not end on SIGTERM")
-        node.start()
-        if missing := await scene.cluster.healthy(seconds=_HEALTHY_SECONDS):
-            raise RuntimeError(f"after the restart of {node.id}: {missing}")
+        await scene.restart(node)
     yield "each"
 
 

@@ -87,6 +87,14 @@ class Scene:
         with suppress(asyncio.CancelledError):
             await task
 
+    async def restart(self, node: Node) -> None:
+        """Stop a node with SIGTERM, start it again, and wait until all is well; raises RuntimeError if that takes long."""
+        if not await node.stop():
+            raise RuntimeError(f"{node.id} did not end on SIGTERM")
+        node.start()
+        if missing := await self.cluster.healthy():
+            raise RuntimeError(f"after the restart of {node.id}: {missing}")
+
     async def deafen(self, node: Node, sender: Node) -> None:
         """Lose what `sender` sends to `node`."""
         await self.backend.cut(sender.number, node.number)
@@ -153,6 +161,8 @@ class Fault:
     """All nodes but the first keep as little of their logs as they can."""
     tracks_names: bool = False
     """The names of files are tracked (`chaos.drills.names`)."""
+    is_last: bool = False
+    """No other fault may follow in its cluster."""
     apart_seconds: float = 0.0
     """Of several at once."""
 
@@ -174,6 +184,7 @@ def fault(
     at_founding: bool = False,
     short_logs: bool = False,
     tracks_names: bool = False,
+    is_last: bool = False,
 ) -> Callable[[Callable[[Scene], AsyncIterator[str]]], Strike]:
     """Register a fault under the name of its function."""
 
@@ -193,6 +204,7 @@ def fault(
             at_founding=at_founding,
             short_logs=short_logs,
             tracks_names=tracks_names,
+            is_last=is_last,
         )
         return strike
 

@@ -20,7 +20,7 @@ from chaos.drills.drill import Plan, Result
 from chaos.drills.faults import FAULTS, Scene, chosen
 from chaos.drills.faults.registry import at_once
 from chaos.drills.load.sdk_client import PROCESS
-from chaos.drills.programme import ROUNDS_MAX, again, drawn
+from chaos.drills.programme import ROUNDS_MAX, again, as_asked, drawn
 from chaos.drills.readiness import Sight
 from chaos.drills.report.figures import Figures, figures_of, read_figures, write_figures
 from chaos.drills.report.table import closing_lines
@@ -63,6 +63,11 @@ def test_faults_are_chosen_by_name_and_rounds_and_others_are_refused_by_name() -
         with pytest.raises(ValueError, match=f"^{re.escape(wrong)}: "):
             chosen([wrong])
     assert [fault.name for fault in FAULTS.values() if not fault.about] == []
+
+
+def test_a_cluster_has_so_many_rounds_and_ends_with_the_fault_that_none_may_follow() -> None:
+    names = [[fault.name for fault in group.rounds] for group in as_asked(chosen(["ring:22", "upgrade:2", "ring"]), 1)]
+    assert names == [["ring"] * 20, ["ring", "ring", "upgrade"], ["upgrade"], ["ring"]]
 
 
 def a_round(*faults: str, gap: float = 0.5, wait: float = 0.1, violations: tuple[str, ...] = ()) -> Round:

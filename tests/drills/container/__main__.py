@@ -8,7 +8,6 @@ It needs Docker; an engine of its own is started if none answers, which needs ro
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -17,17 +16,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from chaos.drills.backends.containers.engine import (
+    IMAGE,
+    ROOT,
+    USER_ID,
+    Engine,
+    NoEngine,
+    engine,
+    roomy_place,
+    wait_until,
+)
 from tests.drills.container import demo
-from tests.drills.container.cluster import USER_ID, Containers
-from tests.drills.container.engine import IMAGE, ROOT, Engine, NoEngine, engine, wait_until
+from tests.drills.container.cluster import Containers
 
-_ROOM_BYTES: Final = 3 << 30
 _NO_CAPABILITIES: Final = f"CapEff:\t{0:016x}"
 
 
 def run(jobs: int, *, with_demo: bool = False) -> Iterator[str]:
     """Do the whole drill; yield what is wrong. `with_demo` runs `raftsched demo` as well."""
-    with tempfile.TemporaryDirectory(prefix="raftsched-containers-", dir=_place()) as name:
+    with tempfile.TemporaryDirectory(prefix="raftsched-containers-", dir=roomy_place()) as name:
         directory = Path(name)
         directory.chmod(0o711)  # so that the containers' user can reach its files
         (directory / "engine").mkdir()
@@ -41,13 +48,6 @@ def run(jobs: int, *, with_demo: bool = False) -> Iterator[str]:
             if with_demo:
                 (directory / "demo").mkdir()
                 yield from demo.faults(docker, directory / "demo")
-
-
-def _place() -> str | None:
-    """Return the directory for the images of an engine of our own: memory, if there is room; a disk may be busy."""
-    memory = Path("/dev/shm")
-    has_room = memory.is_dir() and shutil.disk_usage(memory).free > _ROOM_BYTES
-    return str(memory) if has_room else None
 
 
 def _wrong_settings(config: dict[str, object]) -> Iterator[str]:

@@ -10,10 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.drills.container.engine import IMAGE, Engine, wait_until
+from chaos.drills.backends.containers.engine import HARDENED, IMAGE, USER_ID, Engine, wait_until
 
-USER_ID: Final = 10001
-HARDENED: Final = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 _HERE: Final = Path(__file__).parent
 _FILES: Final = ("admin.token", "cluster.secret")
 _LEADER_SECONDS_MAX: Final = 60.0

@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from chaos.drills.backends.containers.engine import HARDENED, IMAGE, USER_ID, Engine
 from raftsched.cli.demo.run import run_demo
 from raftsched.cli.local.cluster import LocalCluster, LocalNode
-from tests.drills.container.cluster import HARDENED, USER_ID
-from tests.drills.container.engine import IMAGE, Engine
 
 _LEADER_SECONDS_MAX: Final = 120.0
 """Containers take longer to start than processes."""

@@ -45,7 +45,7 @@ _GLIBC: Final = tuple(
 )
 """Parts of the C library that programs load later, or by names of older releases."""
 _OF_GCC: Final = ("libgcc_s.so.1", "libstdc++.so.6")
-"""What packages with compiled parts need."""
+"""Libraries of packages with compiled parts."""
 _LIBRARY: Final = re.compile(r"(?:=> |^\s+)(/\S+)", re.MULTILINE)
 
 

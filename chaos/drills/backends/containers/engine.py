@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.drills.container.base_image import write_root
+from chaos.drills.backends.containers.base_image import write_root
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[4]
 _START_SECONDS_MAX: Final = 60.0
 _PULL_SECONDS_MAX: Final = 60.0
 _POLL_SECONDS: Final = 0.25
@@ -24,6 +24,10 @@ _NO_NETWORKS: Final = ("--iptables=false", "--ip6tables=false", "--bridge=none")
 """Our own engine alters no rules of this machine's network. Containers meet in internal networks of their own."""
 _BASE: Final = "raftsched-drill-base"
 IMAGE: Final = "raftsched-drill"
+USER_ID: Final = 10001
+"""The user of the image."""
+HARDENED: Final = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+_ROOM_BYTES: Final = 3 << 30
 
 
 class NoEngine(Exception):
@@ -34,7 +38,7 @@ class Engine:
     """A Docker engine, used by its command line."""
 
     def __init__(self, host: str = "") -> None:
-        # Without buildx, as Debian's package is, the command line needs to be told so.
+        # Without buildx, as Debian's package is, the command line needs this setting.
         self._environment = os.environ | ({"DOCKER_HOST": host, "DOCKER_BUILDKIT": "0"} if host else {})
         self.is_own = bool(host)
 
@@ -51,6 +55,9 @@ class Engine:
 
     def popen(self, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
         return subprocess.Popen(["docker", *arguments], env=self._environment, **options)
+
+    def answers(self) -> bool:
+        return self.popen("info", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait(30) == 0
 
     def build(self) -> float:
         """Build the image from the Dockerfile as `IMAGE`; return the seconds."""
@@ -83,21 +90,35 @@ def _default_base() -> str:
     return line.partition("=")[2]
 
 
+def why_no_engine() -> str:
+    """Return "" if an engine answers or one can be started, or what is missing."""
+    if shutil.which("docker") is None:
+        return "this needs Docker: apt-get install --no-install-recommends docker.io"
+    if Engine().answers():
+        return ""
+    if shutil.which("dockerd") is None:
+        return "no Docker engine answers: apt-get install --no-install-recommends docker.io"
+    return "" if os.geteuid() == 0 else "no Docker engine answers, and only root can start one"
+
+
 @contextmanager
 def engine(directory: Path) -> Iterator[Engine]:
     """Yield the engine that answers, or start one with all its files under `directory`; raises `NoEngine`."""
-    if shutil.which("docker") is None:
-        raise NoEngine("this needs Docker: apt-get install --no-install-recommends docker.io")
+    if reason := why_no_engine():
+        raise NoEngine(reason)
     running = Engine()
-    if running.popen("info", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait(30) == 0:
+    if running.answers():
         yield running
         return
-    if shutil.which("dockerd") is None:
-        raise NoEngine("no Docker engine answers: apt-get install --no-install-recommends docker.io")
-    if os.geteuid() != 0:
-        raise NoEngine("no Docker engine answers, and only root can start one")
     with _own_engine(directory) as own:
         yield own
+
+
+def roomy_place() -> str | None:
+    """Return the directory for the images of an engine of our own: memory, if there is room; a disk may be busy."""
+    memory = Path("/dev/shm")
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free > _ROOM_BYTES
+    return str(memory) if has_room else None
 
 
 @contextmanager
@@ -132,7 +153,7 @@ def _wait_until_it_answers(own: Engine, daemon: subprocess.Popen[bytes], log: Pa
         if daemon.poll() is not None:
             lines = log.read_text(errors="replace").splitlines()
             raise NoEngine(f"dockerd does not start on this machine: {' '.join(lines[-2:])}")
-        return own.popen("info", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait(30) == 0
+        return own.answers()
 
     wait_until(answers, "dockerd to answer", seconds=_START_SECONDS_MAX)
 
