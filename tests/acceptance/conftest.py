@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,10 @@ def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
     """
     with ExitStack() as stack:
 
-        def start(node_count: int = 3, **settings: Any) -> LocalCluster:
+        def start(node_count: int = 3, *, with_tokens: bool = False, **settings: Any) -> LocalCluster:
             directory = tmp_path / f"cluster{len(list(tmp_path.iterdir()))}"
-            return stack.enter_context(_checked_cluster(directory, node_count, FAST | settings))
+            made = LocalCluster(directory, node_count=node_count, settings=FAST | settings, with_tokens=with_tokens)
+            return stack.enter_context(checked(made))
 
         yield start
 
@@ -77,7 +78,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedC
         if key not in clusters:
             directory = tmp_path_factory.mktemp("shared") / "cluster"
             with tiers.shared():
-                clusters[key] = stack.enter_context(_checked_cluster(directory, 3, FAST | settings))
+                clusters[key] = stack.enter_context(checked(LocalCluster(directory, settings=FAST | settings)))
         return clusters[key]
 
     yield shared
@@ -116,8 +117,8 @@ def _exit_code(node: LocalNode) -> int | None:
 
 
 @contextmanager
-def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, Any]) -> Iterator[LocalCluster]:
-    with LocalCluster(directory, node_count=node_count, settings=settings) as cluster:
+def checked(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    with cluster:
         cluster.wait_for_leader()
         yield cluster
         _assert_replicas_agree(cluster)

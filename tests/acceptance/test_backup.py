@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.cli.main import main
-from tests.acceptance.conftest import FAST, _checked_cluster, run_cli
+from tests.acceptance.conftest import FAST, checked, run_cli
 from tests.acceptance.http import ask, call, call_once, lease, report, submit
 from tests.drills import backup
 from tests.drills.backup import join, rename, votes
@@ -20,7 +20,7 @@ from tests.drills.backup import join, rename, votes
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster that each test loses, and leaves complete again."""
-    with _checked_cluster(tmp_path_factory.mktemp("lost") / "cluster", 3, FAST) as cluster:
+    with checked(LocalCluster(tmp_path_factory.mktemp("lost") / "cluster", settings=FAST)) as cluster:
         yield cluster
 
 

@@ -26,7 +26,9 @@ def in_thread(server: AbstractAsyncContextManager[T]) -> Iterator[T]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     assert started.wait(60)
-    yield running[0]
-    loop.call_soon_threadsafe(over.set)
-    thread.join()
-    loop.close()
+    try:
+        yield running[0]
+    finally:  # a thread that is left keeps the process of the tests from ending
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
