@@ -2,7 +2,19 @@
 
 from chaos.drills.faults.registry import FAULTS, Fault, Scene, at_once, chosen
 
-from chaos.drills.faults import bad_links, clocks, disks, links, membership, names, processes, rot, syncs, upgrades  # isort: skip  # they register
+from chaos.drills.faults import (  # isort: skip  # they register
+    bad_links,
+    clocks,
+    disks,
+    links,
+    membership,
+    names,
+    processes,
+    rot,
+    snapshots,
+    syncs,
+    upgrades,
+)
 
 __all__ = [
     "FAULTS",
@@ -18,6 +30,7 @@ __all__ = [
     "names",
     "processes",
     "rot",
+    "snapshots",
     "syncs",
     "upgrades",
 ]

@@ -15,14 +15,13 @@ from typing import Final
 
 from chaos.drills.backends import Need
 from chaos.drills.faults.registry import Scene, fault, require_stopped
+from chaos.drills.faults.snapshots import fall_behind
 from chaos.drills.nodes import Node
 
 _CHECKPOINT_SECONDS_MAX: Final = 10.0
 _STATE_FILE: Final = "/data.mdb$"
 _BETWEEN_SYNCS_SECONDS: Final = 0.02
 _START_SECONDS_MAX: Final = 60.0
-_COMPACTION_SECONDS_MAX: Final = 180.0
-_POLL_SECONDS: Final = 0.01
 _STEPS_OF_INSTALLATION: Final = (
     ("/incoming-",),  # the copy is there, and not synced
     ("/installing.json$",),  # the marker is there, and not synced
@@ -81,14 +80,7 @@ async def power_at_founding(scene: Scene) -> AsyncIterator[str]:
 @fault(Need.DISKS, Need.SHIMS, hold_seconds=2.0, is_alone=True, short_logs=True)
 async def power_in_snapshot(scene: Scene) -> AsyncIterator[str]:
     """Cut the power of a follower while it installs a snapshot; switch it on again at the end."""
-    _, sender, receiver, *_ = scene.nodes  # the first node has the whole log, and would send no snapshot
-    await scene.cluster.transfer(sender)
-    receiver.kill()
-    journal = sender.data / "journal"
-    newest = max(journal.glob("*.segment"))
-    async with asyncio.timeout(_COMPACTION_SECONDS_MAX):
-        while newest.exists():
-            await asyncio.sleep(_POLL_SECONDS)
+    receiver = await fall_behind(scene)
     shims = scene.shims(receiver)
     steps = scene.random.choice(_STEPS_OF_INSTALLATION)
     receiver.start()

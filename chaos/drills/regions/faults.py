@@ -16,7 +16,6 @@ _FLAT_OUT_SECONDS: Final = 15.0
 _CUT_SECONDS: Final = 15.0
 _STARTED_SECONDS: Final = 6.0
 """Time for processes to start, and to connect."""
-_LEAD_SECONDS: Final = 30.0
 _ASKED: Final = 3
 
 
@@ -34,7 +33,7 @@ def calm(seconds: float, leader: int, notes: Notes) -> Fault:
     """Return the round in which nothing happens, while `leader`, a position among `REGIONS`, leads."""
 
     async def strike(scene: Scene) -> AsyncIterator[str]:
-        await _give_lead(scene, leader)
+        await scene.cluster.transfer(scene.nodes[leader])
         before = await _term(scene)
         yield REGIONS[leader]
         notes.terms.append(("calm", before, await _term(scene)))
@@ -109,12 +108,3 @@ async def _problems(scene: Scene) -> set[str]:
         answers = [await scene.cluster.get(node, "/api/v1/cluster") for node in scene.nodes]
         told.append({problem["text"] for _, document in answers for problem in document.get("problems", ())})
     return set.intersection(*told)
-
-
-async def _give_lead(scene: Scene, region: int) -> None:
-    """Transfer the lead to the node of a region; raises `TimeoutError` if it does not lead in time."""
-    wanted = scene.nodes[region]
-    async with asyncio.timeout(_LEAD_SECONDS):
-        while (leader := await scene.leader()) is not wanted:
-            await scene.cluster.change(leader, "POST", "/api/v1/cluster/transfer", {"to": wanted.id})
-            await asyncio.sleep(1.0)
