@@ -174,6 +174,8 @@ TOKENS_MAX = 10_000
 """API tokens; one that is made counts them all."""
 TENANT_TOKENS_MAX = 1_000
 """Tokens that admins of one tenant may make, so that they leave room for others."""
+ADDRESS_CHARS_MAX = 64
+"""Longest address in the audit trail: IPv6 with a zone."""
 TOKEN_USES_MAX = 1_000
 """Tokens whose use one log entry notes."""
 QUEUES_CONFIGURED_MAX = 10_000

@@ -21,6 +21,7 @@ from aiohttp import web
 from raftsched import logs
 from raftsched.api.access.door import Door, TokenDoor
 from raftsched.api.access.guard import Guard
+from raftsched.api.access.origin import handling_for_origin
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.cluster.audit import Audit
@@ -97,7 +98,7 @@ def create_app(
     """
     bodies = Bodies()
     forwarder = Forwarder(backend, bodies, door, election_seconds=election_seconds, http=http, tls=tls)
-    app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
+    app = web.Application(middlewares=[_answer_every_request(backend, bodies, door)])
     events = Events(backend)
     quotas = SubmitQuotas(backend)
     guard = Guard(door, lambda: backend.is_leading)
@@ -205,12 +206,12 @@ def _openapi_route(routes: tuple[Route, ...]) -> Route:
     return route
 
 
-def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
+def _answer_every_request(backend: Backend, bodies: Bodies, door: Door) -> Any:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        with named(request):
+        with named(request), handling_for_origin(request, door.origin_in):
             response = await answer_at_once(request, handler)
         if response.status == _QUOTA_EXCEEDED and FORWARDED_HEADER not in request.headers:
             await slow_down(backend)

@@ -37,6 +37,7 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.access.door import CALLER_HEADERS, CREDENTIALS_HEADER, Door
+from raftsched.api.access.origin import origin_headers
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
@@ -246,6 +247,7 @@ class Forwarder:
         headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
         headers[REQUEST_ID_HEADER] = request_id_of(request)
+        headers |= origin_headers(self._door)
         # A HEAD is forwarded as a GET, and its body is left out here: so the reply has the right length.
         method = "GET" if request.method == "HEAD" else request.method
         url = leader_url + request.rel_url.raw_path_qs

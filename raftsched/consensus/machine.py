@@ -138,7 +138,8 @@ class ReplicatedState:
         changes: list[Change] = []
         records: list[Write] = []
         written_count = 0
-        for operation in batch.operations:
+        for operation, origin in batch.each():
+            context = context.of(origin)
             result, writes = self._decide(operation, context)
             if writes:
                 state.execute(writes)

@@ -17,6 +17,7 @@ from raftsched.consensus.waiting_operations import WaitingOperation, WaitingOper
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import encode_batch
 from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.origin import Origin
 from raftsched.core.state.results import Result
 from raftsched.errors import NotLeader, Unavailable, UpgradeInProgress
 from raftsched.histogram import DISK_BUCKETS, Histogram
@@ -69,14 +70,16 @@ class Proposer:
         self._note_silence = note_silence
         self._stamped_ms = None
 
-    def propose(self, operation: Operation) -> asyncio.Future[Result]:
+    def propose(self, operation: Operation, origin: Origin | None = None) -> asyncio.Future[Result]:
         """Propose the operation, and return the future of its result, set once it is committed and applied.
+
+        `origin` is that of its request.
 
         The future raises `NotLeader`, `UpgradeInProgress` or `Unavailable` if the operation is certainly not in the
         log, and `OutcomeUnknown` if that is unknown. Cancelling the future does not cancel the operation.
         """
         future: asyncio.Future[Result] = self._loop.create_future()
-        if not self._waiting.add((operation, future)):
+        if not self._waiting.add((operation, future, origin)):
             future.set_exception(Unavailable("too many writes are waiting; retry in a moment"))
             return future
         if not self._scheduled and self._in_flight < limits.ENTRIES_IN_FLIGHT_MAX:
@@ -101,8 +104,11 @@ class Proposer:
         taken = _without_later_ones(taken, version)
         if not taken:
             return
-        operations = tuple(operation for operation, _ in taken)
-        entry = encode_batch(stamp_ms, operations if preface is None else (preface, *operations), version=version)
+        operations = tuple(operation for operation, _, _ in taken)
+        origins = tuple(origin for _, _, origin in taken)
+        if preface is not None:
+            operations, origins = (preface, *operations), (None, *origins)
+        entry = encode_batch(stamp_ms, operations, version=version, origins=origins)
         began = self._loop.time()
         done = self._propose_entry(entry)
         self._stamped_ms = stamp_ms
@@ -125,7 +131,7 @@ class Proposer:
             if preface is not None:
                 results = results[1:]
                 self._preface = None if self._preface is preface else self._preface
-            for (_, future), result in zip(taken, results, strict=True):
+            for (_, future, _), result in zip(taken, results, strict=True):
                 if not future.done():
                     future.set_result(result)
         else:
@@ -135,7 +141,7 @@ class Proposer:
 
 def _without_later_ones(taken: list[WaitingOperation], version: int) -> list[WaitingOperation]:
     """Reject the operations that an entry of `version` cannot carry, and return the others."""
-    if any(operation.since > version for operation, _ in taken):
+    if any(operation.since > version for operation, _, _ in taken):
         error = UpgradeInProgress("not all nodes of the cluster are upgraded yet; retry once they are")
         _fail([item for item in taken if item[0].since > version], error)
         taken = [item for item in taken if item[0].since <= version]
@@ -143,6 +149,6 @@ def _without_later_ones(taken: list[WaitingOperation], version: int) -> list[Wai
 
 
 def _fail(taken: Iterable[WaitingOperation], error: BaseException) -> None:
-    for _, future in taken:
+    for _, future, _ in taken:
         if not future.done():
             future.set_exception(error)

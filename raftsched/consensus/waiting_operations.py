@@ -18,9 +18,10 @@ from typing import Final
 from raftsched import limits
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, SubmitWorkflow
+from raftsched.core.records.origin import Origin
 from raftsched.core.state.results import Result
 
-WaitingOperation = tuple[Operation, "asyncio.Future[Result]"]
+WaitingOperation = tuple[Operation, "asyncio.Future[Result]", Origin | None]
 _OPERATION_BYTES: Final = 256
 """Approximate size of an operation without its payload or result."""
 _TURN_BYTES: Final = 16 * _OPERATION_BYTES
@@ -38,7 +39,7 @@ class _Lane:
 
 
 class WaitingOperations:
-    """Operations and the futures of their results, until they are taken for an entry."""
+    """Operations with the futures of their results and their origins, until they are taken for an entry."""
 
     def __init__(self) -> None:
         self._lanes: OrderedDict[str, _Lane] = OrderedDict()

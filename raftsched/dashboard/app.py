@@ -16,7 +16,7 @@ from raftsched.dashboard.pages import PAGES
 from raftsched.dashboard.rendering import Renderer
 from raftsched.dashboard.session import ROOT, Door
 from raftsched.dashboard.sign_in import SignIn
-from raftsched.dashboard.site import Site
+from raftsched.dashboard.site import OriginHeaders, Site
 from raftsched.errors import RaftschedError
 
 _BODY_BYTES_MAX: Final = 1024 * 1024
@@ -25,15 +25,17 @@ log = structlog.get_logger()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def add_dashboard(app: web.Application, door: Door, node_id: str) -> Channel:
+def add_dashboard(app: web.Application, door: Door, node_id: str, origin_headers: OriginHeaders = dict) -> Channel:
     """Add the pages to the application of a node's API; `/` leads to them.
+
+    `origin_headers` tell the API where the readers' requests come from.
 
     The channel that is returned must get its `runner` before the first request.
     """
     channel = Channel()
     assets = Assets()
     shown = [(page.nav, f"{ROOT}{page.path}", page.access) for page in PAGES if page.nav]
-    site = Site(channel, door, node_id, Renderer(assets, shown))
+    site = Site(channel, door, node_id, Renderer(assets, shown), origin_headers)
     part = web.Application(middlewares=[_answer_every_request(site)])
     part.router.add_get("/static/{name}", assets.get)
     SignIn(site).add_to(part)

@@ -58,14 +58,17 @@ class _Pairs(aiohttp.BaseConnector):
 class NotingHttp(Http):
     """Sends the exchanges of one page, and notes how old the state of the answers was."""
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: Http, headers: Callable[[], Mapping[str, str]] = dict) -> None:
+        """`headers` returns what is sent with each exchange beside its own headers."""
         self._http = http
+        self._headers = headers
         self.age_ms: int | None = None
         """Age of the oldest answer; -1 = unknown, None = all were current."""
         self.revision = ""
         """Position in the log of the node that answered last."""
 
     async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
+        exchange.headers = {**exchange.headers, **self._headers()}
         reply = await self._http.send(exchange, timeouts)
         self._note(reply.headers)
         return reply

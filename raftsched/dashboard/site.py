@@ -50,13 +50,19 @@ _STALE: Final = ClientSettings(
 )
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+OriginHeaders = Callable[[], Mapping[str, str]]
+"""Return the headers that tell the API where the request came from that is being handled."""
+
 
 class Site:
     """The pages of one node."""
 
-    def __init__(self, http: Http, door: Door, node_id: str, renderer: Renderer) -> None:
+    def __init__(
+        self, http: Http, door: Door, node_id: str, renderer: Renderer, origin_headers: OriginHeaders = dict
+    ) -> None:
         self.http = http
         self.door = door
+        self._origin_headers = origin_headers
         self.node_id = node_id
         self._renderer = renderer
 
@@ -138,7 +144,7 @@ class Site:
             tenant="",
             actor=_ACTOR if session.is_open else None,
             settings=_STALE if is_stale else _CURRENT,
-            http=http or NotingHttp(self.http),
+            http=http or NotingHttp(self.http, self._origin_headers),
         )
 
     async def _read(self, view: View, show: Callable[[View], Awaitable[Answer]]) -> Answer:

@@ -13,6 +13,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,6 +22,7 @@ from aiohttp import web
 from raftsched import limits, logs, tracing
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
+from raftsched.api.access.origin import origin_for, origin_headers
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig, ReadConfig
@@ -41,6 +43,7 @@ from raftsched.core.operations.codec import CODEC_VERSION, NewWork
 from raftsched.core.records.api_token import TOKEN_PREFIX, Role
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
+from raftsched.core.records.origin import Origin
 from raftsched.core.state.results import Result
 from raftsched.core.state.writes import PutClusterKey, Write
 from raftsched.dashboard.app import add_dashboard
@@ -306,7 +309,7 @@ class Node:
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
         app = create_app(self, self._door, tls=self._certificates.api_client)
-        channel = add_dashboard(app, self._door, self.node_id)
+        channel = add_dashboard(app, self._door, self.node_id, partial(origin_headers, self._door))
         channel.runner = runner = create_runner(app, stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
@@ -525,8 +528,8 @@ class Node:
         """Propose grants for workers and the leader's own operations: never refused because the disks are nearly full."""
         return self._traced(operation)
 
-    def _traced(self, operation: Operation) -> asyncio.Future[Result]:
-        proposal = self._proposer.propose(operation)
+    def _traced(self, operation: Operation, origin: Origin | None = None) -> asyncio.Future[Result]:
+        proposal = self._proposer.propose(operation, origin)
         return proposal if self._spans is None else self._spans.follow(operation, proposal)
 
     def leadership(self) -> Leadership:
@@ -540,7 +543,7 @@ class Node:
             refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
             refused.set_exception(StorageFull(self._space.refusal))
             return refused
-        return self._traced(keyed(operation, self._machine.state))
+        return self._traced(keyed(operation, self._machine.state), origin_for(operation))
 
     def new_job_id(self) -> JobId:
         return self._ids.next(self.now_ms())

@@ -47,6 +47,9 @@ class AuditDocument(Reply, Generic[T], frozen=True):
     tenant: str | None = None
     detail: str | None = None
     revision: int = 0
+    origin: str | None = None
+    """The address from which the request came, as the node saw it that took it; null for what the cluster did by itself, and
+    for a caller of all tenants or of another one, unless you see all tenants."""
 
 
 class AuditLine(AuditDocument[Time], frozen=True):

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.access.door import Door, OpenDoor
+from raftsched.api.access.origin import origin_for
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.consensus.raft.membership.members import Member, Membership
@@ -29,6 +30,7 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.records.job import Job
+from raftsched.core.records.origin import Origin
 from raftsched.core.state.results import Context, Result
 from raftsched.core.state.writes import PutFence, PutJob, RemoveJob
 from raftsched.errors import BackupUnderWay, InvariantBroken, NotLeader, RaftschedError, Rejected
@@ -171,18 +173,18 @@ class SimulatedNode:
         if error is not None:
             future.set_exception(error)
         elif self.withheld is None:
-            future.set_result(self.apply(operation))
+            future.set_result(self.apply(operation, origin_for(operation)))
         else:
             self.withheld.put_nowait(future)
         return future
 
-    def apply(self, operation: Operation) -> Result:
+    def apply(self, operation: Operation, origin: Origin | None = None) -> Result:
         """Apply an operation as one log entry."""
         self.proposed.append(operation)
         state = self.state
         index = state.applied_index + 1
         now_ms = TimeMs(max(state.cluster_time_ms, self.clock.now_ms))
-        result, writes = apply(state, operation, Context(now_ms, index))
+        result, writes = apply(state, operation, Context(now_ms, index, origin=origin))
         state.execute(writes)
         state.advance(index=index, term=1, now_ms=now_ms)
         changes: list[tuple[Job | None, Job | None]] = [

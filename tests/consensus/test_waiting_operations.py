@@ -34,12 +34,12 @@ def _cancel() -> CancelJob:
 def _waiting(*operations: Operation) -> WaitingOperations:
     waiting = WaitingOperations()
     for operation in operations:
-        assert waiting.add((operation, asyncio.Future()))
+        assert waiting.add((operation, asyncio.Future(), None))
     return waiting
 
 
 def _taken(waiting: WaitingOperations, count: int = 10_000, size: int = 1 << 30) -> list[str]:
-    taken = [operation for operation, _ in waiting.take(count, size)]
+    taken = [operation for operation, _, _ in waiting.take(count, size)]
     return [each.tenant if isinstance(each, SubmitJob | SubmitWorkflow) else "-" for each in taken]
 
 
@@ -51,8 +51,8 @@ async def _loop() -> None:
 async def test_a_lone_tenant_fills_an_entry_in_order() -> None:
     operations = [_submit("a", payload_bytes=number) for number in range(600)]
     waiting = _waiting(*operations)
-    assert [operation for operation, _ in waiting.take(500, 1 << 20)] == operations[:500]
-    assert [operation for operation, _ in waiting.take(500, 1 << 20)] == operations[500:]
+    assert [operation for operation, _, _ in waiting.take(500, 1 << 20)] == operations[:500]
+    assert [operation for operation, _, _ in waiting.take(500, 1 << 20)] == operations[500:]
     assert (len(waiting), waiting.take(500, 1 << 20)) == (0, [])
 
 
@@ -85,8 +85,8 @@ async def test_only_tenants_with_less_than_their_share_are_taken_when_too_many_w
 ) -> None:
     monkeypatch.setattr(limits, "PROPOSALS_WAITING_MAX", 10)
     waiting = _waiting(*[_submit("loud")] * 10)
-    assert not waiting.add((_submit("loud"), asyncio.Future()))
-    assert [waiting.add((_submit("quiet"), asyncio.Future())) for _ in range(6)] == [True] * 5 + [False]
-    assert [waiting.add((_cancel(), asyncio.Future())) for _ in range(4)] == [True] * 3 + [False]
-    assert [waiting.add((_submit(f"t{number}"), asyncio.Future())) for number in range(3)] == [True, True, False]
+    assert not waiting.add((_submit("loud"), asyncio.Future(), None))
+    assert [waiting.add((_submit("quiet"), asyncio.Future(), None)) for _ in range(6)] == [True] * 5 + [False]
+    assert [waiting.add((_cancel(), asyncio.Future(), None)) for _ in range(4)] == [True] * 3 + [False]
+    assert [waiting.add((_submit(f"t{number}"), asyncio.Future(), None)) for number in range(3)] == [True, True, False]
     assert (len(waiting), len(waiting.clear()), len(waiting)) == (20, 20, 0)

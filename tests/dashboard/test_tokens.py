@@ -60,6 +60,8 @@ async def test_a_token_is_made_shown_once_rotated_and_revoked_without_javascript
         await expect(page.get_by_role("status")).to_contain_text("The token mailer <b> was revoked")
         await expect(row).to_have_count(0)
         assert [await _works(site, text) for text in (first, second)] == [False, False]
+        page = await window.open("/audit?action=token.revoke")
+        await expect(page.locator("tbody tr").first).to_contain_text("127.0.0.1")  # the browser's, not the node's own
 
 
 async def test_a_wrong_field_is_named_and_the_others_are_kept(site: Site) -> None:

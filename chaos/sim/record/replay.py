@@ -46,7 +46,8 @@ class LogReplay:
             batch = decode_batch(entry.command, reads=NEWEST)
             now_ms, version = TimeMs(max(now_ms, batch.stamp_ms)), max(version, batch.version)
             context, written_count = Context(now_ms, entry.index, version), 0
-            for operation in batch.operations:
+            for operation, origin in batch.each():
+                context = context.of(origin)
                 applied = apply(state, operation, context)
                 state.execute(applied.writes)
                 written_count += len(applied.writes)

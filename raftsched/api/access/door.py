@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -36,6 +36,8 @@ from raftsched.errors import Malformed, Unauthorized, Unavailable
 CREDENTIALS_HEADER: Final = "Authorization"
 TENANT_HEADER: Final = "Raftsched-Tenant"
 ACTOR_HEADER: Final = "Raftsched-Actor"
+ORIGIN_HEADER: Final = "Raftsched-Origin"
+"""The header in which a node tells another one where a request came from."""
 CALLER_HEADERS: Final = (CREDENTIALS_HEADER, TENANT_HEADER, ACTOR_HEADER)
 """The headers that tell who makes a request."""
 TRUST_SECONDS: Final = 10.0
@@ -68,6 +70,12 @@ class Door(Protocol):
     def voucher(self, names: Sequence[str]) -> str | None:
         """Return the credentials of a client with a verified certificate of these names; None if it has none."""
 
+    def named_origin(self, address: str) -> str:
+        """Return the value of `ORIGIN_HEADER` by which this node tells another one where a request came from."""
+
+    def origin_in(self, headers: Mapping[str, str]) -> str:
+        """Return the address that a node of the cluster names in the header; "" if none does."""
+
     def principal(self, headers: Headers, *, trusts_old_copy: bool = False) -> Principal:
         """Return the caller; raises `Unauthorized` if it has no valid token.
 
@@ -87,6 +95,14 @@ class OpenDoor:
     def voucher(self, names: Sequence[str]) -> str | None:
         del names
         return None
+
+    def named_origin(self, address: str) -> str:
+        return address
+
+    def origin_in(self, headers: Mapping[str, str]) -> str:
+        """Return what the header says: everybody is trusted."""
+        text = headers.get(ORIGIN_HEADER, "")
+        return text if text.isprintable() else ""
 
     def principal(self, headers: Headers, *, trusts_old_copy: bool = False) -> Principal:
         del trusts_old_copy
@@ -122,6 +138,13 @@ class TokenDoor:
         if tenant is None:
             return principal
         return principal.narrowed_to(principal.tenant_for(tenant, TENANT_HEADER))
+
+    def named_origin(self, address: str) -> str:
+        return f"{address} {self._admin.vouch(_origin_statement(address))}"
+
+    def origin_in(self, headers: Mapping[str, str]) -> str:
+        address, _, mac = headers.get(ORIGIN_HEADER, "").partition(" ")
+        return address if self._admin.has_vouched(_origin_statement(address), mac) else ""
 
     def credentials(self) -> str:
         """Return those by which this node calls others: all nodes have the same."""
@@ -181,6 +204,11 @@ class CertifiedClient:
     role: Role
     tenant: str
     """A tenant, or `EVERY_TENANT`."""
+
+
+def _origin_statement(address: str) -> str:
+    """Return the statement of a node about a request; it can't be taken for that of a voucher, which begins otherwise."""
+    return f"origin {address}"
 
 
 def _tag(name: str) -> str:

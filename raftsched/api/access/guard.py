@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 
 from raftsched.api.access.client_certificate import client_certificate_names
 from raftsched.api.access.door import CERTIFICATE, CREDENTIALS_HEADER, Door, Headers
+from raftsched.api.access.origin import note_caller
 from raftsched.api.access.principal import Principal, admit
 from raftsched.api.access.rules import Access
 from raftsched.api.request_id import request_id_of
@@ -53,6 +54,7 @@ class Guard:
             principal = await self._principal(request.headers, trusts_old_copy=access is Access.METRICS)
             principal.require(access)
             admit(request, principal, partial(self._check_again, principal, request.headers))
+            note_caller(principal)
             return await handler(request)
 
         return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.api.access.principal import Principal, principal_of
 from raftsched.api.access.rules import Access
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import read
@@ -28,10 +29,10 @@ class Audit:
     async def list_audit(self, request: web.Request) -> web.Response:
         """List audit entries, the latest first; a page may hold few although `next_cursor` leads to more."""
         query, reading = read(self._backend, request, AuditQuery)
-        return reading.response(_page(reading.state, query))
+        return reading.response(_page(reading.state, query, principal_of(request)))
 
 
-def _page(state: StateReader, query: AuditQuery) -> AuditPage:
+def _page(state: StateReader, query: AuditQuery, reader: Principal) -> AuditPage:
     filters = (query.actor, query.action, query.subject, query.tenant)
     listed = ("audit", *filters, query.order)
     page = state.list_audit(
@@ -44,7 +45,7 @@ def _page(state: StateReader, query: AuditQuery) -> AuditPage:
     for position, (key, entry) in enumerate(page.items):
         if not _matches(entry, query):
             continue
-        found.append(_line(entry))
+        found.append(_line(entry, reader))
         if len(found) == query.limit:
             next_key = key if position + 1 < len(page.items) else next_key
             break
@@ -60,7 +61,9 @@ def _matches(entry: AuditEntry, query: AuditQuery) -> bool:
     )
 
 
-def _line(entry: AuditEntry) -> AuditLine:
+def _line(entry: AuditEntry, reader: Principal) -> AuditLine:
+    origin = entry.origin
+    shows_origin = origin is not None and (not reader.is_bound or origin.tenant == reader.scope)
     return AuditLine(
         at=time_text(entry.at_ms),
         actor=entry.actor,
@@ -69,4 +72,5 @@ def _line(entry: AuditEntry) -> AuditLine:
         tenant=entry.tenant or None,
         detail=entry.detail or None,
         revision=entry.revision,
+        origin=origin.address if origin is not None and shows_origin else None,
     )

@@ -29,9 +29,10 @@ def audit_command(
     if as_json:
         print_json(lines)
         return
-    columns = ("at", "away", "who", "did", "to", "detail")
+    columns = ("at", "away", "who", "from", "did", "to", "detail")
     rows = [
-        (line["at"], when(line["at"]), line["actor"], line["action"], line["subject"], line["detail"]) for line in lines
+        (line["at"], when(line["at"]), line["actor"], line["origin"], line["action"], line["subject"], line["detail"])
+        for line in lines
     ]
     if_none = "no entry matches; without filters, `raftsched audit` shows all"
-    print_table(columns, rows, optional=("away",), folded=("detail",), if_none=if_none)
+    print_table(columns, rows, optional=("away", "from"), folded=("detail",), if_none=if_none)

@@ -17,8 +17,10 @@ content of entries, or of their effect in `apply`, follows these steps:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import reduce
+from itertools import zip_longest
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +43,7 @@ from raftsched.core.operations.schedules import (
 )
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Dependency, JobError, SilentLease
+from raftsched.core.records.origin import Origin
 from raftsched.core.records.spec import JobSpec
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.errors import RaftschedError
@@ -240,6 +243,17 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     stamp_ms: TimeMs
     """The leader's wall clock; cluster time is the largest stamp applied so far and never goes back."""
     operations: tuple[_AnyOperation, ...]
+    origins: tuple[Origin | None, ...] = ()
+    """The origin of the request of each operation; () = not known of any."""
+
+    def each(self) -> Iterator[tuple[Operation, Origin | None]]:
+        """Yield the operations, each with its origin."""
+        return zip_longest(self.operations, self.origins[: len(self.operations)])
+
+
+def is_audited(operation: Operation) -> bool:
+    """Return whether the operation can leave a line in the audit trail for the one who asked for it."""
+    return bool(getattr(operation, "actor", "")) and not isinstance(operation, SubmitJob)
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -259,9 +273,17 @@ _encoder = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_Head)
 
 
-def encode_batch(stamp_ms: TimeMs, operations: tuple[Operation, ...], *, version: int = CODEC_VERSION) -> bytes:
-    """Return the log entry for `operations`, which all exist in `version`."""
-    return _encoder.encode(Batch(version, stamp_ms, operations))
+def encode_batch(
+    stamp_ms: TimeMs,
+    operations: tuple[Operation, ...],
+    *,
+    version: int = CODEC_VERSION,
+    origins: tuple[Origin | None, ...] = (),
+) -> bytes:
+    """Return the log entry for `operations`, which all exist in `version`; `origins` has one for each, or is empty."""
+    if not any(origins):  # most entries: as short as they were before there were origins
+        return _encoder.encode((version, stamp_ms, operations))
+    return _encoder.encode(Batch(version, stamp_ms, operations, origins))
 
 
 def decode_batch(data: bytes, *, reads: int = CODEC_VERSION) -> Batch:

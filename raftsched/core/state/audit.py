@@ -41,7 +41,7 @@ def audited(
     context: Context, action: str, subject: str, *, tenant: str = "", actor: str = "", detail: str = ""
 ) -> PutAudit:
     """Return the write of one line. `action` is `<noun>.<verb>`, `subject` is `<noun>:<id or name>`."""
-    return PutAudit(AuditEntry(context.now_ms, actor, action, subject, tenant, detail, context.index))
+    return PutAudit(AuditEntry(context.now_ms, actor, action, subject, tenant, detail, context.index, context.origin))
 
 
 def job_changes(before: Job, after: Job) -> str:

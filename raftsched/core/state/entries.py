@@ -10,6 +10,7 @@ import msgspec
 from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import Condition, Status, Verdict
+from raftsched.core.records.origin import Origin
 
 
 class Dependant(NamedTuple):
@@ -115,3 +116,5 @@ class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     detail: str = ""
     """The change, for people: before and after."""
     revision: int = 0
+    origin: Origin | None = None
+    """The origin of the request; None for what the cluster did by itself."""

@@ -12,6 +12,7 @@ from raftsched.core.operations.codec import CODEC_VERSION, RejectCode
 from raftsched.core.records.api_token import ApiToken
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Job, Worker
+from raftsched.core.records.origin import Origin
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule
 from raftsched.core.records.tenant import Tenant
@@ -156,11 +157,17 @@ class Context(msgspec.Struct, frozen=True):
     """The version in force (`operations`). The meaning of an operation can depend on it: it is the same on all nodes."""
     writes_left: int = limits.ENTRY_WRITES_MAX
     """Writes left for the operations of the entry."""
+    origin: Origin | None = None
+    """The origin of the request of the operation."""
 
     @property
     def inline_max(self) -> int:
         """Return how many dependants, or jobs of a workflow, this operation can change; steps change the others."""
         return min(limits.INLINE_DEPENDANTS_MAX, max(self.writes_left, limits.INLINE_DEPENDANTS_MIN))
+
+    def of(self, origin: Origin | None) -> Context:
+        """Return the context of an operation whose request came from there."""
+        return self if origin is self.origin else replace(self, origin=origin)
 
     def after(self, written_count: int) -> Context:
         """Return the context of the entry's next operation, after `written_count` writes of earlier ones."""

@@ -257,7 +257,10 @@ async def owned_by_acme(scene: World) -> list[object]:
         f"{noun}/{twin.foreign}" for noun in ("jobs", "schedules", "workflows", "queues") for twin in scene.of(noun)
     ]
     lists = ["jobs", "schedules", "workflows", "queues", "tokens", "audit", "workers"]
-    return [(await scene.a.get(path)).json for path in [*paths, *lists]]
+    found = [(await scene.a.get(path)).json for path in [*paths, *lists]]
+    for token in found[len(paths) + lists.index("tokens")]["tokens"]:
+        del token["last_used_at"]  # these requests are a use
+    return found
 
 
 async def test_other_tenants_are_answered_as_what_does_not_exist(tmp_path: Path) -> None:

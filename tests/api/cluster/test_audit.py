@@ -30,6 +30,7 @@ async def test_the_trail_says_who_did_what_to_what(api: Api) -> None:
         "tenant": "acme",
         "detail": "why not",
         "revision": 2,
+        "origin": "127.0.0.1",
     }
     assert entries[0]["actor"] == "anonymous"
 
