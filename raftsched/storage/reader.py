@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from raftsched import limits
 from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.encryption import ClusterKey
 from raftsched.core.records.ids import FencingToken, TimeMs
@@ -73,6 +74,16 @@ class StateReader(JobReads, Catalog, Walks):
     def used_queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
         """Yield the queues that have jobs, of one tenant or of all, by name, behind `after`; reads no table."""
         return self._counters.queues(tenant, after=after)
+
+    def due_queues(self, now_ms: int) -> list[str] | None:
+        """Return the queues that may have jobs that are due and wait, by name; reads up to `limits.SCAN_ROWS_MAX` rows.
+
+        None if it is not known: so many are due by time alone. Jobs without a timer are queued, or retried at once.
+        """
+        due = self.timers(until_ms=now_ms, limit=limits.SCAN_ROWS_MAX)
+        if len(due) == limits.SCAN_ROWS_MAX:
+            return None
+        return sorted({*self._counters.queues_with((Status.QUEUED, Status.RETRYING)), *(entry.queue for entry in due)})
 
     def queue_counts(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
         """Return the counts of a queue's jobs by stored status, of one tenant or of all; reads no table."""

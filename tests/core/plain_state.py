@@ -308,6 +308,10 @@ class PlainState(PlainReads):
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
         return ((job.finished_at_ms, job.id) for job in self.jobs.values() if job.status in FINISHED)
 
+    def all_dead_letters(self) -> Iterator[tuple[str, TimeMs, JobId]]:
+        dead = (job for job in self.jobs.values() if job.status is Status.DEAD_LETTER)
+        return iter(sorted((job.reason, job.finished_at_ms, job.id) for job in dead))
+
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
         return ((job.tenant, job.idempotency_key, job.id) for job in self.jobs.values() if job.idempotency_key)
 

@@ -63,14 +63,14 @@ class Pages:
         await self.read(path)
         return self.store.row_count - before
 
-    async def fail(self, queue: str, count: int) -> None:
-        """Lease `count` jobs of `queue`, and let their attempts fail."""
+    async def fail(self, queue: str, count: int, **outcome: Any) -> None:
+        """Lease `count` jobs of `queue`, and let their attempts fail; `outcome` has more fields of their outcomes."""
         api = f"{self.node.api_url}/api/v1"
         while count > 0:
             asked = {"worker": "w", "queues": [queue], "capacity": min(count, 100)}
             leases = (await (await self.session.post(f"{api}/leases", json=asked)).json())["leases"]
             outcomes = [
-                {"run_id": each["run_id"], "fencing_token": each["fencing_token"], "status": "failed"}
+                {"run_id": each["run_id"], "fencing_token": each["fencing_token"], "status": "failed", **outcome}
                 for each in leases
             ]
             await self.session.post(f"{api}/leases/outcomes", json={"worker": "w", "outcomes": outcomes})

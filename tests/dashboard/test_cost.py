@@ -49,8 +49,60 @@ async def test_pages_of_dead_letters_read_one_page_however_many_there_are() -> N
         assert max(few[0]) < 5 * 500
 
 
+_FEW: Final = (
+    "/jobs?status=queued",
+    "/jobs?status=queued&order=asc",
+    "/jobs?status=retrying",
+    "/jobs?reason=rejected",
+    "/jobs?tenant=acme",
+    "/jobs?tenant=acme&status=scheduled",
+    "/jobs/bulk?action=cancel&tenant=acme",
+    "/dead-letters?reason=rejected",
+    "/dead-letters/requeue?reason=rejected",
+)
+"""Filters that match few of many jobs."""
+_FEW_ROWS_MAX: Final = 150
+
+
+async def test_pages_of_filters_that_match_few_jobs_do_not_search_among_the_others() -> None:
+    """Neither jobs of another status, reason or tenant are read, nor queues in which nothing is due."""
+    async with pages() as shown, Client(shown.node.api_url) as client:
+        await client.submit("x", queue="again")
+        await shown.fail("again", 1, retry_after_seconds=3_600)
+        await client.submit("x", queue="refused")
+        await shown.fail("refused", 1, retryable=False)
+        await client.submit("x", tenant="acme", delay_seconds=3_600)
+        await client.submit("x", queue="middle")
+        found: list[dict[str, int]] = []
+        for part in ("early", "zealous"):
+            await client.submit_many([{"name": "gone", "max_attempts": 1}] * 150)
+            await shown.fail("gone", 150)
+            for number in range(1_200):
+                shown.node.apply(_later(shown, f"{part}-{number:04}"))
+            found.append({path: await shown.rows(path) for path in _FEW})
+    assert found[0] == found[1]
+    assert max(found[1].values()) < _FEW_ROWS_MAX, found[1]
+
+
+def _later(shown: Pages, queue: str) -> SubmitJob:
+    """Return the submission of a job that is due in an hour."""
+    spec = JobSpec("later", queue, 5, 1, 0, RetryPolicy())
+    due_at_ms = TimeMs(shown.node.clock.now_ms + 3_600_000)
+    return SubmitJob(shown.node.new_job_id(), "default", spec, due_at_ms, b"null")
+
+
+async def test_a_page_ends_its_search_at_a_bound() -> None:
+    """Some filters have no index: a page that finds nothing leads to the next one."""
+    async with pages() as shown:
+        _submit(shown, range(100), 120)
+        for path in ("/jobs?tenant=default&reason=timeout&status=queued", "/jobs?name=job7&status=retrying"):
+            assert await shown.rows(path) < _SEARCHED_ROWS_MAX, path
+
+
+_SEARCHED_ROWS_MAX: Final = 25_000
+"""An index row and a record for each of `limits.PAGE_ROWS_MAX` jobs, and as many rows of lists that are read together."""
 _ROWS_MAX: Final = 3_000
-_COUNTING: Final = {"/jobs/bulk?action=cancel&status=queued": 40_000}
+_COUNTING: Final = {"/jobs/bulk?action=cancel&status=queued": 25_000}
 """Pages that count what an action would change, up to a limit, in requests that each read a bounded part."""
 _QUERIES: Final = (
     "/jobs?status=queued",

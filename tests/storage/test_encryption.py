@@ -65,7 +65,7 @@ def test_tables_are_encrypted_unless_they_are_keys_of_other_records() -> None:
     assert {table.name for table in PLAIN_TABLES} == {
         *("WAITING", "TIMERS", "LEASED", "FINISHED", "PARKED", "BLOCKED", "DEADLINES", "KEYS", "UNIQUE"),
         *("WORKFLOW_KEYS", "SCHEDULE_NAMES", "FACETS", "COUNTERS", "DEPENDENCIES", "DEPENDANTS", "WORKFLOW_JOBS"),
-        *("SCHEDULE_JOBS", "BACKGROUND_WORK", "WORKERS", "LOG_SIZES"),
+        *("SCHEDULE_JOBS", "BACKGROUND_WORK", "WORKERS", "LOG_SIZES", "DEAD_LETTERS"),
     }
 
 

@@ -15,7 +15,7 @@ from raftsched.core.checks.violation import Violation, named
 from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.bounds import PRIORITY_MAX
 from raftsched.core.records.ids import TENANT_DEFAULT, JobId, name_tag
-from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
+from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
@@ -184,6 +184,13 @@ JOB_INDEXES: Final = (
         lambda view: view.all_finished(),
         lambda job: (job.finished_at_ms, job.id) if job.status in FINISHED else None,
         lambda entry: entry[1],
+    ),
+    Index(
+        "dead letters by reason",
+        lambda view: view.all_dead_letters(),
+        lambda job: (job.reason, job.finished_at_ms, job.id) if job.status is Status.DEAD_LETTER else None,
+        lambda entry: entry[2],
+        lambda entry: ("", entry),
     ),
     Index(
         "idempotency keys",

@@ -69,9 +69,14 @@ def _has_times_in_order(job: Job, facts: Facts) -> bool:
 
 
 def _has_timer_where_needed(job: Job, _: Facts) -> bool:
-    """Return whether only a waiting job is timed, and one without a timer was due at its last change."""
+    """Return whether only a waiting job is timed, and one without a timer was due at its last change.
+
+    A scheduled one without a timer is blocked: lists find the queues with due jobs by timers and counts (`due_queues`).
+    """
     if job.timed:
         return job.status in WAITING and job.status is not Status.QUEUED
+    if job.status is Status.SCHEDULED and not job.blocked:
+        return False
     return job.status not in WAITING or job.due_at_ms <= job.updated_at_ms
 
 

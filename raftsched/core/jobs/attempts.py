@@ -334,9 +334,9 @@ def _ended(job: Job, event: Event, attempt: Attempt, context: Context, **fields:
 
 
 def _again(job: Job, event: Event, attempt: Attempt, context: Context, delay_ms: int, **fields: Any) -> Job:
-    """Return the job waiting for another attempt in `delay_ms`; a delay of zero needs no timer."""
+    """Return the job waiting for another attempt in `delay_ms`; with a delay of zero only a snoozed one has a timer."""
     due_at_ms = TimeMs(context.now_ms + delay_ms)
-    fields |= {"due_at_ms": due_at_ms, "requested_at_ms": job.run_at_ms, "timed": delay_ms > 0}
+    fields |= {"due_at_ms": due_at_ms, "requested_at_ms": job.run_at_ms, "timed": delay_ms > 0 or event is Event.SNOOZE}
     return _ended(job, event, attempt, context, **fields)
 
 

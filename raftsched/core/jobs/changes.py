@@ -15,7 +15,7 @@ from raftsched.core.checks.invariants import assert_change
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.bounds import JOB_ID_BYTES
 from raftsched.core.records.ids import JobId, job_id_text
-from raftsched.core.records.job import Job, Note
+from raftsched.core.records.job import Job, Note, Status
 from raftsched.core.records.transitions import Event, next_status, refusal
 from raftsched.core.state.audit import audited
 from raftsched.core.state.results import Applied, Context, Refused
@@ -47,6 +47,11 @@ def touch(job: Job, context: Context, **fields: Any) -> Job:
     new = replace(job, updated_at_ms=context.now_ms, revision=context.index, **fields)
     assert_change(job, new)
     return new
+
+
+def released(job: Job, context: Context) -> Job:
+    """Return a blocked job as one of the ready index; it has a timer again, by which it counts as due, if it had one."""
+    return touch(job, context, blocked=False, timed=job.status is not Status.QUEUED)
 
 
 def own_job(view: View, job_id: JobId, tenant: str) -> Job | None:

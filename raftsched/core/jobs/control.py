@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.jobs.changes import change, invalid, job_audited, noted, own_job, refused
+from raftsched.core.jobs.changes import change, invalid, job_audited, noted, own_job, refused, released
 from raftsched.core.jobs.dependency_resolution import DependencyEdge, current_edges
 from raftsched.core.jobs.unique_keys import (
     holder_of_unique_key,
@@ -143,8 +143,9 @@ def _amended(job: Job, context: Context, fields: dict[str, Any]) -> Job:
             job, Event.RESCHEDULE if later else Event.BRING_FORWARD, context, timed=later, blocked=False, **fields
         )
     # In another queue its key is counted separately; whether it is blocked there is decided when a lease is tried.
-    blocked = job.blocked and fields["spec"].queue == job.spec.queue if "spec" in fields else job.blocked
-    return change(job, Event.AMEND, context, blocked=blocked, **fields)
+    if job.blocked and "spec" in fields and fields["spec"].queue != job.spec.queue:
+        job = released(job, context)
+    return change(job, Event.AMEND, context, **fields)
 
 
 def _amendment_name(job: Job, fields: dict[str, Any]) -> str:

@@ -154,6 +154,9 @@ class AuditableView(View, Protocol):
     def all_timers(self) -> Iterator[TimerEntry]: ...
     def all_leased(self) -> Iterator[JobId]: ...
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]: ...
+    def all_dead_letters(self) -> Iterator[tuple[str, TimeMs, JobId]]:
+        """Yield (reason, finished time, job id)."""
+
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
         """Yield (tenant, idempotency key, job id)."""
 

@@ -19,7 +19,7 @@ import msgspec
 from raftsched import limits
 from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.cancel import cancelled_with_workflow
-from raftsched.core.jobs.changes import invalid, touch
+from raftsched.core.jobs.changes import invalid, released
 from raftsched.core.jobs.dependency_resolution import opened
 from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep
 from raftsched.core.records.bounds import range_problem
@@ -141,7 +141,7 @@ def _release_blocked(cascade: Cascade, subject: bytes, cursor: bytes, context: C
         room.setdefault(place, key_max - fork.key_running_count(name, key))
         if room[place] > 0:
             room[place] -= 1
-            cascade.put(PutJob(job, touch(job, context, blocked=False)))
+            cascade.put(PutJob(job, released(job, context)))
     last = _blocked_encode(_blocked_entry(jobs[-1])) if len(jobs) == limit else None
     _move_on(cascade, BackgroundKind.RELEASE_BLOCKED, subject, last)
     cascade.budget -= len(jobs)

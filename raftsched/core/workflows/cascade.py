@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.admission import key_concurrency_max
-from raftsched.core.jobs.changes import touch
+from raftsched.core.jobs.changes import released
 from raftsched.core.jobs.dependency_resolution import may_have_dependants, verdict_of, with_verdict
 from raftsched.core.jobs.hooks import hook_of, submission
 from raftsched.core.jobs.notices import happening_of, may_happen, recorded
@@ -199,7 +199,7 @@ class Cascade:
             job_id = fork.first_blocked(queue, key, region)
             blocked = None if job_id is None else fork.job(job_id)
             if blocked is not None:
-                fork.execute((PutJob(blocked, touch(blocked, self._context, blocked=False)),))
+                fork.execute((PutJob(blocked, released(blocked, self._context)),))
 
     def _place(self, job: Job) -> tuple[str, str, bool] | None:
         """Return the place of its key that the job takes, leased or ready to be leased; None if it takes none."""

@@ -45,7 +45,7 @@ class Table(IntEnum):
     WAITING = 4
     """queue, tenant, 9 - priority, due, job id → nothing: the ready index, a lane for each tenant."""
     TIMERS = 5
-    """due, job id → status, priority, tenant, queue: waiting jobs that were not due when they were written."""
+    """status, due, job id → priority, tenant, queue: waiting jobs that were not due when they were written."""
     LEASED = 6
     """job id → nothing."""
     FINISHED = 7
@@ -98,6 +98,8 @@ class Table(IntEnum):
     """id → record."""
     TENANTS = 31
     """name → record."""
+    DEAD_LETTERS = 32
+    """reason, finished time, job id → nothing: the dead letters of `FINISHED` by their reason."""
 
 
 Row = tuple[bytes, bytes]

@@ -33,7 +33,7 @@ PLAIN_TABLES: Final = frozenset(
         *(Table.WAITING, Table.TIMERS, Table.LEASED, Table.FINISHED, Table.PARKED, Table.BLOCKED, Table.DEADLINES),
         *(Table.KEYS, Table.UNIQUE, Table.WORKFLOW_KEYS, Table.SCHEDULE_NAMES, Table.FACETS, Table.COUNTERS),
         *(Table.DEPENDENCIES, Table.DEPENDANTS, Table.WORKFLOW_JOBS, Table.SCHEDULE_JOBS, Table.BACKGROUND_WORK),
-        *(Table.WORKERS, Table.LOG_SIZES),
+        *(Table.WORKERS, Table.LOG_SIZES, Table.DEAD_LETTERS),
     }
 )
 ENCRYPTED_TABLES: Final = tuple(table for table in Table if table not in PLAIN_TABLES)

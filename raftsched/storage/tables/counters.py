@@ -8,7 +8,7 @@ tenant, queue and status in use. The names of the queues are kept sorted, so a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -102,6 +102,10 @@ class Counters:
         for queue in self._queues.irange(after, inclusive=(False, True)):
             if self.of_queue(queue, tenant):
                 yield queue
+
+    def queues_with(self, statuses: Container[Status]) -> Iterator[str]:
+        """Yield the queues that have jobs of these statuses, as they are stored, in any order."""
+        return (queue for (_, queue, status), count in self._counts.items() if count and status in statuses)
 
     def tenants(self) -> set[str]:
         """Return the tenants that have jobs."""

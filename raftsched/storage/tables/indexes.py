@@ -15,7 +15,7 @@ from functools import lru_cache
 from raftsched import limits
 from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.ids import TENANT_DEFAULT, name_tag
-from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
+from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.records.workflow import Workflow
@@ -29,6 +29,7 @@ Entries = tuple[Entry, ...]
 
 # Members of an enumeration cost a look-up each, and these are used for every job written.
 _WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Table.FINISHED
+_DEAD_LETTER = Status.DEAD_LETTER
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -52,7 +53,10 @@ def status_entries(job: Job) -> Entries:
         return ((_LEASED_TABLE, job.id, b""),)
     if status in PARKED:
         return ((Table.PARKED, keys.parked_key(status, job.id), b""),)
-    return ((_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
+    finished = (_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b"")
+    if status is not _DEAD_LETTER:
+        return (finished,)
+    return (finished, (Table.DEAD_LETTERS, keys.dead_letter_key(job.reason, job.finished_at_ms, job.id), b""))
 
 
 def have_same_relations(old: Job, new: Job) -> bool:
@@ -80,10 +84,8 @@ def _waiting_entries(job: Job) -> Entries:
         ready = (_WAITING_TABLE, key, b"")
     if not job.timed:
         return (ready,)
-    value = keys.timer_value(
-        job.status, spec.priority, name_tag(spec.handler), job.tenant, spec.queue, region=spec.region
-    )
-    return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
+    value = keys.timer_value(spec.priority, name_tag(spec.handler), job.tenant, spec.queue, region=spec.region)
+    return (ready, (Table.TIMERS, keys.timer_key(job.status, job.due_at_ms, job.id), value))
 
 
 def _relation_entries(job: Job) -> Entries:

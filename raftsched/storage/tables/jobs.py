@@ -5,6 +5,7 @@ An index entry without its record raises `InvariantBroken`: an index with one wr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import islice
@@ -12,6 +13,7 @@ from itertools import islice
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import (
     FINISHED,
+    WAITING,
     Dependency,
     Job,
     Status,
@@ -217,11 +219,14 @@ class JobReads:
         self, *, until_ms: int, limit: int, after: TimerEntry | None = None, from_ms: int = 0
     ) -> list[TimerEntry]:
         """Return timed waiting jobs with `from_ms` <= due <= `until_ms`, earliest first."""
-        start = keys.time(from_ms)
-        if after is not None:
-            start = max(start, keys.after(keys.timer_key(after.due_at_ms, after.job_id)))
-        rows = self._store.scan(Table.TIMERS, start, keys.time(until_ms + 1), limit=limit)
-        return [keys.read_timer(key, value) for key, value in rows]
+        found: list[TimerEntry] = []
+        for status in WAITING:
+            start = keys.timers_until(status, from_ms)
+            if after is not None:
+                start = max(start, keys.after(keys.timer_key(status, after.due_at_ms, after.job_id)))
+            rows = self._store.scan(Table.TIMERS, start, keys.timers_until(status, until_ms + 1), limit=limit)
+            found += [keys.read_timer(key, value) for key, value in rows]
+        return sorted(found)[:limit]
 
     def leased_jobs(self) -> list[Job]:
         """Return every leased job; the workers' capacities bound their number."""
@@ -261,6 +266,8 @@ class JobReads:
         *,
         now_ms: int,
         queue: str = "",
+        due_queues: Sequence[str] | None = None,
+        reason: str = "",
         after: bytes | None = None,
         limit: int,
         descending: bool = False,
@@ -276,6 +283,8 @@ class JobReads:
             status,
             now_ms=now_ms,
             queue=queue,
+            due_queues=due_queues,
+            reason=reason,
             after=after or b"",
             limit=limit,
             descending=descending,

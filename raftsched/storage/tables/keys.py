@@ -173,25 +173,29 @@ def read_blocked_key(key: bytes) -> BlockedEntry:
     return BlockedEntry(queue, concurrency_key, priority, waiting_due(key), job_id_at_end(key), region)
 
 
-# -- timers: due, id → status, priority, name tag, tenant, queue, region ----------------------------------------------
+# -- timers: status, due, id → priority, name tag, tenant, queue, region ----------------------------------------------
 
 
-def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
-    return time(due_at_ms) + job_id
+def timer_key(status: Status, due_at_ms: int, job_id: JobId) -> bytes:
+    return bytes([status]) + time(due_at_ms) + job_id
+
+
+def timers_until(status: Status, due_at_ms: int) -> bytes:
+    """Return the least key of `status` at `due_at_ms`; it is also the end of all that are due earlier."""
+    return bytes([status]) + time(due_at_ms)
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def timer_value(status: Status, priority: int, tag: NameTag, tenant: str, queue: str, *, region: str) -> bytes:
-    """Encode a timer's value; the status is first, so that a list of one status reads no record of another (`pages`)."""
-    return bytes([status, priority]) + tag + text(tenant) + text(queue) + region.encode()
+def timer_value(priority: int, tag: NameTag, tenant: str, queue: str, *, region: str) -> bytes:
+    return bytes([priority]) + tag + text(tenant) + text(queue) + region.encode()
 
 
 def read_timer(key: bytes, value: bytes) -> TimerEntry:
-    due_at_ms = TimeMs(int.from_bytes(key[:_TIME_BYTES], "big"))
-    tag = NameTag(value[2 : 2 + NAME_TAG_BYTES])
-    tenant, position = _read_text(value, 2 + NAME_TAG_BYTES)
+    tag = NameTag(value[1 : 1 + NAME_TAG_BYTES])
+    tenant, position = _read_text(value, 1 + NAME_TAG_BYTES)
     queue, position = _read_text(value, position)
-    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), queue, tenant, value[1], tag, value[position:].decode())
+    region = value[position:].decode()
+    return TimerEntry(waiting_due(key), job_id_at_end(key), queue, tenant, value[0], tag, region)
 
 
 # -- parked: status, id -----------------------------------------------------------------------------------------------
@@ -236,6 +240,18 @@ def finished_until(status: Status, finished_at_ms: int) -> bytes:
 
 def read_finished_key(key: bytes) -> tuple[TimeMs, JobId]:
     return TimeMs(int.from_bytes(key[1 : 1 + _TIME_BYTES], "big")), job_id_at_end(key)
+
+
+# -- dead letters: reason, finished time, id --------------------------------------------------------------------------
+
+
+def dead_letter_key(reason: str, finished_at_ms: int, job_id: JobId) -> bytes:
+    return text(reason) + time(finished_at_ms) + job_id
+
+
+def read_dead_letter_key(key: bytes) -> tuple[str, TimeMs, JobId]:
+    reason, _ = _read_text(key)
+    return reason, waiting_due(key), job_id_at_end(key)
 
 
 # -- facets: kind, text, 0 or the status it ended in, id ---------------------------------------------------------------

@@ -7,10 +7,10 @@ removed meanwhile. That holds even if the job at the cursor is removed, or anoth
 The index of each status:
 
     queued               WAITING up to now, lane by lane: due waiting jobs, whatever status is stored; then BLOCKED
-    scheduled, retrying  TIMERS from now on; the entry has the status. Of one queue: WAITING from now on, lane by lane
+    scheduled, retrying  TIMERS of the status from now on. Of one queue: WAITING from now on, lane by lane
     running, cancelling  LEASED; the record has the status
     parked ones          PARKED, by id, that is by age
-    the finished ones    FINISHED, oldest first
+    the finished ones    FINISHED, oldest first; dead letters of one reason: DEAD_LETTERS
 
 A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. So it may be short, or empty, and still have a next
 cursor. Callers filter pages by other fields; lists by queue, name, tag or tenant, whatever the status, are in `facets`.
@@ -21,11 +21,12 @@ may be seen twice or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from raftsched import limits
-from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
 from raftsched.errors import Invalid
 from raftsched.storage.store.port import Row, Rows, Table
@@ -61,7 +62,39 @@ class _Span(NamedTuple):
     stop: bytes | None = None
 
 
-_ALL = _Span()
+class _Lanes(NamedTuple):
+    """Select lanes of `WAITING`: those of one queue, or of some, or all."""
+
+    span: _Span = _Span()
+    queues: Sequence[bytes] | None = None
+    """Prefixes of the queues to look into, in order; None = all."""
+
+    def start_from(self, key: bytes) -> bytes | None:
+        """Return the first key from `key` on to look at; None if no queue is left."""
+        if self.queues is None:
+            return key
+        position = bisect_right(self.queues, key)
+        if position and key < keys.after_texts(self.queues[position - 1]):
+            return key
+        return self.queues[position] if position < len(self.queues) else None
+
+    def stop_before(self, key: bytes | None) -> _Span | None:
+        """Return the keys below `key` to look at; None if no queue is left."""
+        if self.queues is None:
+            return _Span(self.span.start, key)
+        position = len(self.queues) if key is None else bisect_left(self.queues, key)
+        if not position:
+            return None
+        end = keys.after_texts(self.queues[position - 1])
+        return _Span(self.queues[position - 1], end if key is None else min(key, end))
+
+
+def _within(queue: str, due_queues: Sequence[str] | None) -> _Lanes:
+    if queue:
+        return _Lanes(_Span(keys.text(queue), keys.after_waiting_queue(queue)))
+    return _Lanes(queues=None if due_queues is None else [keys.text(name) for name in due_queues])
+
+
 _Part = Callable[[bytes], _Span]
 """Given a lane of `WAITING`, returns the part of it to read."""
 
@@ -73,6 +106,8 @@ def page_by_status(
     *,
     now_ms: int,
     queue: str = "",
+    due_queues: Sequence[str] | None = None,
+    reason: str = "",
     after: bytes,
     limit: int,
     descending: bool,
@@ -80,12 +115,18 @@ def page_by_status(
     """Return the next jobs that users see as `status` at `now_ms`; raises `Invalid` for an impossible cursor.
 
     `queue`: only rows of this queue are examined; "" = all queues. Raises `Invalid` if the index of the status is not
-    kept by queue.
+    kept by queue. `due_queues`: all queues that may have due jobs, by name, so that a list of queued jobs skips the
+    others; None = not known. `reason`: of dead letters, only those that were given up for it; "" = any.
     """
     check_cursor(after)
     if queue and status not in WAITING:
         raise Invalid(f"status: jobs that are {status.label} are not kept by queue", field="status")
-    found = _index_rows(store, status, now_ms=now_ms, queue=queue, after=after, limit=limit, descending=descending)
+    if reason and status is Status.DEAD_LETTER:
+        start, stop = keys.text(reason), keys.after_texts(keys.text(reason))
+        found = _range_rows(store, Table.DEAD_LETTERS, start, stop, after=after, limit=limit, descending=descending)
+    else:
+        within = _within(queue, due_queues)
+        found = _index_rows(store, status, within, now_ms=now_ms, after=after, limit=limit, descending=descending)
     items: list[tuple[bytes, Job]] = []
     for key, _ in found.rows:
         if len(items) == limit:
@@ -123,22 +164,18 @@ def check_cursor(cursor: bytes) -> None:
 
 
 def _index_rows(
-    store: Rows, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
+    store: Rows, status: Status, within: _Lanes, *, now_ms: int, after: bytes, limit: int, descending: bool
 ) -> _Rows:
     """Return the index rows of `status`, and perhaps of the status that shares its index."""
-    within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
     if status is Status.QUEUED:
         read_queued = _queued_backward if descending else _queued_forward
         return read_queued(store, now_ms, within, after, limit)
-    if status in WAITING and queue:
+    if status in WAITING and within.span.start:
         read_lanes = _lanes_backward if descending else _lanes_forward
         return read_lanes(store, _later_part(now_ms), within, after, limit)
     if status in WAITING:
-        start = keys.time(TimeMs(now_ms + 1))
-        found = _range_rows(
-            store, Table.TIMERS, start, None, after=after, limit=limits.SCAN_ROWS_MAX, descending=descending
-        )
-        return _Rows([row for row in found.rows if row[1][0] == status], found.next_cursor)
+        start, stop = keys.timers_until(status, now_ms + 1), bytes([status + 1])
+        return _range_rows(store, Table.TIMERS, start, stop, after=after, limit=limit, descending=descending)
     if status in LEASED:
         return _range_rows(
             store, Table.LEASED, b"", None, after=after, limit=limits.SCAN_ROWS_MAX, descending=descending
@@ -162,7 +199,7 @@ def _range_rows(
     return _Rows(rows, rows[-1][0] if rows and len(rows) == limit else b"")
 
 
-def _queued_forward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
+def _queued_forward(store: Rows, now_ms: int, within: _Lanes, after: bytes, limit: int) -> _Rows:
     """Return waiting jobs that are due, then blocked ones; the cursors of these begin with `_BLOCKED_CURSOR`."""
     if after.startswith(_BLOCKED_CURSOR):
         return _blocked_rows(store, within, after, limit, descending=False)
@@ -173,7 +210,7 @@ def _queued_forward(store: Rows, now_ms: int, within: _Span, after: bytes, limit
     return _Rows(ready.rows + blocked.rows, blocked.next_cursor)
 
 
-def _queued_backward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
+def _queued_backward(store: Rows, now_ms: int, within: _Lanes, after: bytes, limit: int) -> _Rows:
     """Do the same as `_queued_forward`, from the last blocked job back."""
     if after and not after.startswith(_BLOCKED_CURSOR):
         return _lanes_backward(store, _due_part(now_ms), within, after, limit)
@@ -184,12 +221,12 @@ def _queued_backward(store: Rows, now_ms: int, within: _Span, after: bytes, limi
     return _Rows(blocked.rows + ready.rows, ready.next_cursor)
 
 
-def _blocked_rows(store: Rows, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
+def _blocked_rows(store: Rows, within: _Lanes, after: bytes, limit: int, *, descending: bool) -> _Rows:
     """Return blocked jobs, each under its key with `_BLOCKED_CURSOR` before it."""
     cursor = after.removeprefix(_BLOCKED_CURSOR)
     if after and not cursor:  # the cursor before all blocked jobs
         return _Rows([], b"") if descending else _blocked_rows(store, within, b"", limit, descending=False)
-    found = _range_rows(store, Table.BLOCKED, *within, after=cursor, limit=limit, descending=descending)
+    found = _range_rows(store, Table.BLOCKED, *within.span, after=cursor, limit=limit, descending=descending)
     rows = [(_BLOCKED_CURSOR + key, value) for key, value in found.rows]
     return _Rows(rows, _BLOCKED_CURSOR + found.next_cursor if found.next_cursor else b"")
 
@@ -204,12 +241,13 @@ def _later_part(now_ms: int) -> _Part:
     return lambda group: _Span(group + keys.time(now_ms + 1), keys.after_waiting_group(group))
 
 
-def _lanes_forward(store: Rows, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+def _lanes_forward(store: Rows, part: _Part, within: _Lanes, after: bytes, limit: int) -> _Rows:
     """Return waiting entries of one part of each lane, and skip the other part."""
     rows: list[Row] = []
-    start = max(within.start, keys.after(after)) if after else within.start
+    start = max(within.span.start, keys.after(after)) if after else within.span.start
     for _ in range(limits.SCAN_ROWS_MAX):
-        head = store.scan(Table.WAITING, start, within.stop, limit=1)
+        following = within.start_from(start)
+        head = [] if following is None else store.scan(Table.WAITING, following, within.span.stop, limit=1)
         if not head:
             return _Rows(rows, b"")
         group = keys.waiting_group_of(head[0][0])
@@ -222,16 +260,22 @@ def _lanes_forward(store: Rows, part: _Part, within: _Span, after: bytes, limit:
     return _Rows(rows, rows[-1][0] if len(rows) >= limit > 0 else start)
 
 
-def _lanes_backward(store: Rows, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+def _lanes_backward(store: Rows, part: _Part, within: _Lanes, after: bytes, limit: int) -> _Rows:
     """Do the same as `_lanes_forward`, from the last queue and its lowest priority up."""
     rows: list[Row] = []
-    stop = within.stop
+    stop = within.span.stop
     if after:
         stop = after if stop is None else min(stop, after)
     for _ in range(limits.SCAN_ROWS_MAX):
-        head = store.scan(Table.WAITING, within.start, stop, limit=1, reverse=True)
-        if not head:
+        span = within.stop_before(stop)
+        if span is None:
             return _Rows(rows, b"")
+        head = store.scan(Table.WAITING, *span, limit=1, reverse=True)
+        if not head and within.queues is None:
+            return _Rows(rows, b"")
+        if not head:
+            stop = span.start
+            continue
         group = keys.waiting_group_of(head[0][0])
         wanted = part(group)
         end = min(wanted.stop or keys.after(head[0][0]), keys.after(head[0][0]))

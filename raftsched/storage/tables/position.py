@@ -25,7 +25,7 @@ from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.errors import RaftschedError
 from raftsched.storage.store.port import Store, Table
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 
 _FORMAT_KEY = b"format"
 _FORMAT_BYTES = 4

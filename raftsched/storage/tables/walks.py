@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import pairwise
 from typing import TypeVar
 
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.api_token import ApiToken, decode_api_token
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Dependency, Job, Status, decode_job
+from raftsched.core.records.job import WAITING, Dependency, Job, Status, decode_job
 from raftsched.core.records.queue import Queue, decode_queue
 from raftsched.core.records.schedule import (
     Firing,
@@ -50,9 +52,11 @@ class Walks:
 
     _store: Rows
 
-    def _each(self, table: Table, read: Callable[[bytes, bytes], _Item]) -> Iterator[_Item]:
-        """Yield each row of the table, converted by `read`; raises `UnreadableRow` if that fails."""
-        for key, value in all_rows(self._store, table):
+    def _each(
+        self, table: Table, read: Callable[[bytes, bytes], _Item], start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[_Item]:
+        """Yield each row with start <= key < stop, converted by `read`; raises `UnreadableRow` if that fails."""
+        for key, value in all_rows(self._store, table, start, stop):
             try:
                 item = read(key, value)
             except (ValueError, LookupError, TypeError) as error:  # msgspec's errors and those of texts, too
@@ -86,7 +90,10 @@ class Walks:
         return self._each(Table.BLOCKED, lambda key, _: keys.read_blocked_key(key))
 
     def all_timers(self) -> Iterator[TimerEntry]:
-        return self._each(Table.TIMERS, keys.read_timer)
+        """Yield timers by due time and id; also rows of no status, which can't be right, are read."""
+        starts = [bytes([status]) for status in sorted(WAITING)]
+        ranges = pairwise((b"", *starts, None))
+        return merge(*(self._each(Table.TIMERS, keys.read_timer, start or b"", stop) for start, stop in ranges))
 
     def all_leased(self) -> Iterator[JobId]:
         return self._each(Table.LEASED, lambda key, _: JobId(key))
@@ -97,6 +104,10 @@ class Walks:
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
         """Yield (finished time, job id), status by status."""
         return self._each(Table.FINISHED, lambda key, _: keys.read_finished_key(key))
+
+    def all_dead_letters(self) -> Iterator[tuple[str, TimeMs, JobId]]:
+        """Yield (reason, finished time, job id)."""
+        return self._each(Table.DEAD_LETTERS, lambda key, _: keys.read_dead_letter_key(key))
 
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
         """Yield (tenant, idempotency key, job id)."""

@@ -293,6 +293,7 @@ INDEXES = {
     "leased index": "all_leased",
     "parked index": "all_parked",
     "finished index": "all_finished",
+    "dead letters by reason": "all_dead_letters",
     "idempotency keys": "all_keys",
     "unique keys": "all_unique_keys",
     "jobs of workflows": "all_workflow_jobs",
@@ -309,6 +310,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "timers": lambda entry: entry._replace(due_at_ms=entry.due_at_ms + 1),
     "parked index": lambda entry: (Status.WAITING_DEPENDENCIES, entry[1]),
     "finished index": lambda entry: (entry[0] + 1, entry[1]),
+    "dead letters by reason": lambda entry: ("worker_lost", *entry[1:]),
     "idempotency keys": lambda entry: (entry[0], "other", entry[2]),
     "unique keys": lambda entry: (entry[0], b"other", entry[2]),
     "lists by queue, name, tag and tenant": lambda entry: entry._replace(value="other"),
@@ -324,6 +326,7 @@ STRAY: dict[str, Any] = {
     "leased index": DANGLING,
     "parked index": (Status.SKIPPED, DANGLING),
     "finished index": (TimeMs(1), DANGLING),
+    "dead letters by reason": ("zzz", TimeMs(1), DANGLING),
     "idempotency keys": ("t", "k", DANGLING),
     "unique keys": ("t", b"k", DANGLING),
     "jobs of workflows": (WorkflowId(job_id(10_001)), DANGLING),
@@ -375,6 +378,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
         "lists by queue, name, tag and tenant": FacetEntry(FacetKind.TAG, "zzz", 0, queued.id),
         "deadlines of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), queued.id),
         "finished index": (TimeMs(0), queued.id),
+        "dead letters by reason": ("zzz", TimeMs(1), queued.id),
         "idempotency keys": (queued.tenant, "", queued.id),
     }
     look = INDEXES[index]

@@ -62,8 +62,9 @@ def test_each_status_has_the_entries_by_which_it_is_found() -> None:
     assert tables(running(make_job(1))) == [Table.LEASED]
     assert tables(make_job(1, status=Status.CANCELLING)) == [Table.LEASED]
     assert tables(make_job(1, status=Status.WAITING_DEPENDENCIES)) == [Table.PARKED]
-    for status in FINISHED - {Status.FAILED}:
+    for status in FINISHED - {Status.FAILED, Status.DEAD_LETTER}:
         assert tables(finished(make_job(1), status)) == [Table.FINISHED]
+    assert tables(finished(make_job(1), Status.DEAD_LETTER)) == [Table.FINISHED, Table.DEAD_LETTERS]
 
 
 def test_a_blocked_job_is_in_the_held_index_in_place_of_the_ready_one() -> None:

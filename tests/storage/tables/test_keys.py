@@ -117,11 +117,13 @@ _timers = st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities, _tags
 
 
 @given(_timers, _timers, _statuses)
-def test_timer_is_read_back_and_sorts_by_due_and_id(entry: TimerEntry, other: TimerEntry, status: Status) -> None:
-    assert sorts_alike([entry[:2], other[:2]], [keys.timer_key(*each[:2]) for each in (entry, other)])
-    value = keys.timer_value(status, entry.priority, entry.tag, entry.tenant, entry.queue, region=entry.region)
-    assert keys.read_timer(keys.timer_key(entry.due_at_ms, entry.job_id), value) == entry
-    assert value[0] == status
+def test_timer_of_a_status_is_read_back_and_sorts_by_due_and_id(
+    entry: TimerEntry, other: TimerEntry, status: Status
+) -> None:
+    assert sorts_alike([entry[:2], other[:2]], [keys.timer_key(status, *each[:2]) for each in (entry, other)])
+    value = keys.timer_value(entry.priority, entry.tag, entry.tenant, entry.queue, region=entry.region)
+    assert keys.read_timer(keys.timer_key(status, entry.due_at_ms, entry.job_id), value) == entry
+    assert keys.timers_until(status, entry.due_at_ms) < keys.timer_key(status, entry.due_at_ms, entry.job_id)
 
 
 @given(
@@ -256,4 +258,4 @@ def test_a_priority_out_of_range_is_refused(priority: int) -> None:
 
 def test_a_time_before_1970_is_refused() -> None:
     with pytest.raises(InvariantBroken, match="1970"):
-        keys.timer_key(-1, job_id(1))
+        keys.timer_key(Status.SCHEDULED, -1, job_id(1))

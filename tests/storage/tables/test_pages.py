@@ -161,12 +161,29 @@ def test_a_page_examines_a_bounded_number_of_rows_and_still_leads_on(
     submit(state, make_job(100, status=Status.RETRYING, timed=True, due_at_ms=NOW_MS + 1))
     submit(state, *(scheduled(number, NOW_MS + 9, queue=f"later-{number}") for number in range(200, 225)))
     submit(state, make_job(300, queue="ready"))
-    first = state.list_jobs_by_status(Status.RETRYING, now_ms=NOW_MS, limit=5)
+    first = state.list_jobs_by_status(Status.QUEUED, now_ms=NOW_MS, limit=5)
     assert first.items == []
     assert first.next_cursor
-    assert [job.id for job in walk(state, Status.RETRYING, limit=5)] == [job_id(100)]
     for descending in (False, True):
         assert [job.id for job in walk(state, Status.QUEUED, limit=5, descending=descending)] == [job_id(300)]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_list_by_status_examines_no_row_outside_it(
+    state: State, monkeypatch: pytest.MonkeyPatch, *, descending: bool
+) -> None:
+    """However many jobs of other statuses and other queues there are: the first page has them, and is the last."""
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    submit(state, *(scheduled(number, NOW_MS + number, queue=f"later-{number}") for number in range(1, 100)))
+    submit(state, make_job(100, status=Status.RETRYING, timed=True, due_at_ms=NOW_MS + 50))
+    submit(state, make_job(101, status=Status.RETRYING, queue="later-50x"))
+    submit(state, scheduled(102, NOW_MS, queue="later-60x"), make_job(103, queue="later-70x"))
+    expected = {Status.QUEUED: [101, 102, 103], Status.RETRYING: [100]}
+    for status, numbers in expected.items():
+        due = state.due_queues(NOW_MS)
+        page = state.list_jobs_by_status(status, now_ms=NOW_MS, due_queues=due, limit=5, descending=descending)
+        assert [job.id for _, job in page.items] == [job_id(number) for number in numbers][:: -1 if descending else 1]
+        assert page.next_cursor == b""
 
 
 def test_a_list_by_status_reads_no_record_of_a_job_outside_it(state: State, store: Store) -> None:

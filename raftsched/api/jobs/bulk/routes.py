@@ -62,7 +62,7 @@ _SECONDS_MAX: Final = 5.0
 """Time after which a request ends between two steps. Followers wait twice as long for the leader's answer."""
 _UNMET: Final = RejectCode.DEPENDENCY_UNMET.label
 _EXAMINED_MAX: Final = 100 * limits.SCAN_ROWS_MAX
-"""Rows that one request examines, even if few of them match."""
+"""Rows that one request examines, even if few of them match; a dry run examines `limits.PAGE_ROWS_MAX`, as a list does."""
 
 
 class Bulk:
@@ -219,9 +219,10 @@ class _Request:
         place: Place | None = cursor.place
         seen: set[JobId] = set()
         examined_count = rows = 0
+        examined_max = limits.PAGE_ROWS_MAX if self._wanted.dry_run else _EXAMINED_MAX
         while place is not None:
             count = self._step_count()
-            if not count or examined_count >= _EXAMINED_MAX or (self._matched_count and self._is_over()):
+            if not count or examined_count >= examined_max or (self._matched_count and self._is_over()):
                 return cursor.at(place)
             rows = more_rows(count, rows)
             try:

@@ -1,11 +1,9 @@
 """Serve GET /jobs: pages in a stable order, independent of jobs that are added or removed meanwhile.
 
-A page ends when it is full, when its payloads and results reach `limits.PAGE_BYTES_MAX`, or, once it has a job, when
-`limits.PAGE_ROWS_MAX` rows were examined. So if few of very many jobs match, a page can be short and still have a next
-cursor. A page without a job is the last one. Lists by queue, name, tag, tenant, workflow, schedule or status are read
-from indexes (`selection`), so their pages are full. Conditions without an index (a reason, some pairs of filters) are
-searched for until there is a match, for at most `_SEARCH_SECONDS_MAX`. After that an empty page has a next cursor,
-so that the client does not wait longer.
+A page ends when it is full, when its payloads and results reach `limits.PAGE_BYTES_MAX`, or when `limits.PAGE_ROWS_MAX`
+rows were examined. So if few of very many jobs match, a page can be short, or empty, and still have a next cursor. Only a
+page without a next cursor is the last one. Lists by queue, name, tag, tenant, workflow, schedule, status or reason are
+read from indexes (`selection`), so their pages are full. Other conditions (some pairs of filters) are searched for.
 
 Rows are examined in steps of at most `limits.SCAN_ROWS_MAX`. Other work runs between the steps, so no request blocks
 the event loop for long.
@@ -14,7 +12,6 @@ the event loop for long.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from aiohttp import web
 
@@ -48,10 +45,6 @@ async def list_response(backend: Backend, query: ListQuery) -> web.Response:
     return reading._replace(revision=revision).response(walk.page())
 
 
-_SEARCH_SECONDS_MAX: Final = 5.0
-"""Time to search for the first job of a page, some 300,000 records. Followers wait twice as long for an answer."""
-
-
 class _Walk:
     """The walk over the jobs of one page, step by step."""
 
@@ -63,15 +56,10 @@ class _Walk:
         self._place: Place | None = cursor.place
         self._examined_count = 0
         self._step_count = 0
-        self._end = asyncio.get_running_loop().time() + _SEARCH_SECONDS_MAX
 
     @property
     def has_next_step(self) -> bool:
-        if self._place is None or not self._page.has_room:
-            return False
-        if not self._page.jobs:
-            return asyncio.get_running_loop().time() < self._end
-        return self._examined_count < limits.PAGE_ROWS_MAX
+        return self._place is not None and self._page.has_room and self._examined_count < limits.PAGE_ROWS_MAX
 
     def step(self, reading: Reading) -> None:
         """Examine the next rows, at most `limits.SCAN_ROWS_MAX`."""

@@ -7,9 +7,10 @@ Theory of operation. A walk has one or more parts, each an index that is read fr
     only statuses                                       the index of each status, one after the other
     none of these                                       all jobs by id
 
-The default tenant has no list of its own. It and all other conditions are checked on the records: the reason of a
-dead-lettered job, the time of submission, and the distinction of `queued`, `scheduled` and `retrying` for a name or tag.
-So each step is bounded by the rows that it examines, and the caller decides how many steps a request may take.
+The default tenant has no list of its own. It and all other conditions are checked on the records: the reason in lists
+that are not of dead letters alone, the time of submission, and the distinction of `queued`, `scheduled` and `retrying`
+for a name, tag or tenant. So each step is bounded by the rows that it examines, and the caller decides how many steps a
+request may take.
 
 Jobs submitted after the walk began are left out (`newest`). So a walk ends at any rate of new jobs; by status, only if
 they arrive more slowly than it reads. A job that changes its status during the walk may be seen in two parts, or in
@@ -161,6 +162,8 @@ def next_jobs(
             status,
             now_ms=now_ms,
             queue=selection.queue,
+            due_queues=state.due_queues(now_ms) if status is Status.QUEUED and not selection.queue else None,
+            reason=selection.reason,
             after=place.after or None,
             limit=limit,
             descending=descending,

