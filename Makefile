@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-planted drills-night drills-long backup-drill container-drill binary binary-demo clean
+.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-planted drills-night drills-long backup-drill scale-drill container-drill binary binary-demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -106,6 +106,9 @@ drills-long: $(READY) ## long tests of single promises on real processes: about 
 
 backup-drill: $(READY) ## lose all nodes under load, and restore a backup
 	$(BIN)/python -m tests.drills.backup
+
+scale-drill: $(READY) ## a million jobs in 10,000 queues: the cost of each page of the dashboard, in rows read and CPU
+	$(BIN)/python -m tests.drills.million
 
 JOBS ?= 3000
 
