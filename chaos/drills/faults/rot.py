@@ -20,8 +20,9 @@ from raftsched.api.http.routes import BASE_PATH
 _FLIPS_MAX: Final = 30
 _META_BYTES: Final = 8192
 """LMDB's two meta pages: of these one may rot, and then the other one counts."""
-_JOBS: Final = 200
+_JOBS: Final = 100
 _PAUSE_SECONDS: Final = 0.02
+_FINISHED_SECONDS_MAX: Final = 60.0
 _OK: Final = 200
 
 
@@ -79,10 +80,13 @@ Jobs = Mapping[str, Mapping[str, Any]]
 
 
 async def _finished_jobs(cluster: Cluster, leader: Node) -> Jobs:
-    """Return the documents of jobs that have completed, by id."""
-    _, page = await cluster.get(leader, f"{BASE_PATH}/jobs?status=completed&limit={_JOBS}")
-    ids = [job["id"] for job in page.get("jobs", [])]
-    return {job_id: (await cluster.get(leader, f"{BASE_PATH}/jobs/{job_id}"))[1] for job_id in ids}
+    """Return the documents of jobs that have completed, by id; wait until there are any. Raises `TimeoutError`."""
+    async with asyncio.timeout(_FINISHED_SECONDS_MAX):
+        while True:
+            _, page = await cluster.get(leader, f"{BASE_PATH}/jobs?status=completed&limit={_JOBS}")
+            if ids := [job["id"] for job in page.get("jobs", [])]:
+                return {job_id: (await cluster.get(leader, f"{BASE_PATH}/jobs/{job_id}"))[1] for job_id in ids}
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _compare(cluster: Cluster, node: Node, jobs: Jobs) -> Never:
