@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from chaos.drills.history.exchanges import OP_TAG
@@ -68,11 +69,17 @@ class User:
         self._target = target
 
     async def live(self) -> None:
+        """Write, and read meanwhile: a write that waits for a leader must not keep anybody from reading old answers."""
+        async with asyncio.TaskGroup() as doing:
+            doing.create_task(self._again(_PAUSE_SECONDS, (self._submit, 6), (self._cancel, 0.5)))
+            doing.create_task(self._again(2 * _PAUSE_SECONDS, (self._read, 3), (self._read_stale, 1)))
+
+    async def _again(self, pause_seconds: float, *steps: tuple[Callable[[], Awaitable[None]], float]) -> None:
         random = self._asker.random
+        kinds, weights = zip(*steps, strict=True)
         while True:
-            await asyncio.sleep(_PAUSE_SECONDS * 2 * random.random())
-            step = random.choices((self._submit, self._read, self._read_stale, self._cancel), (6, 3, 1, 0.5))[0]
-            await step()
+            await asyncio.sleep(pause_seconds * 2 * random.random())
+            await random.choices(kinds, weights)[0]()
 
     async def _submit(self) -> None:
         document = self._document()
