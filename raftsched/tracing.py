@@ -28,15 +28,27 @@ def is_set_up() -> bool:
 
 @contextmanager
 def span(name: str, kind: Kind, *, parent: str | None = None, attributes: Mapping[str, Any]) -> Iterator[None]:
-    """Record a span meanwhile, below `parent`, or below the current span if that is None."""
+    """Record a span meanwhile, below `parent`, or below the current span if that is None.
+
+    Of an error it has the type. A message may quote a payload or a reply, which whoever reads traces may not see.
+    """
     if _trace is None:
         yield
         return
     tracer = _trace.get_tracer("raftsched")
     with tracer.start_as_current_span(
-        name, context=_context(parent), kind=_trace.SpanKind[kind], attributes={**attributes, **_SYSTEM}
-    ):
-        yield
+        name,
+        context=_context(parent),
+        kind=_trace.SpanKind[kind],
+        attributes={**attributes, **_SYSTEM},
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as current:
+        try:
+            yield
+        except Exception as error:
+            current.set_status(_trace.StatusCode.ERROR, type(error).__name__)
+            raise
 
 
 def record(

@@ -10,6 +10,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from raftsched.client import BlockingClient, Client
+from raftsched.client.errors import JobFailed
 from raftsched.tracing import current_traceparent
 from raftsched.worker import Context, Worker
 from tests.client.cluster import QUICK, WAIT_SECONDS
@@ -44,6 +45,10 @@ def worker(node: RealNode) -> Worker:
     def thread(ctx: Context, _payload: object) -> list[str | None]:
         return [ctx.traceparent, current_traceparent()]
 
+    @made.job("failing")
+    async def failing(_ctx: Context, payload: str) -> None:
+        raise ValueError(f"can't use {payload}")
+
     return made
 
 
@@ -65,6 +70,18 @@ async def test_run_is_a_part_of_the_trace_of_its_submission(
     attributes = found[f"run {name}"].attributes
     assert attributes is not None
     assert attributes["raftsched.job_id"] == job.id
+
+
+async def test_run_that_fails_has_the_type_of_its_error_and_no_message(
+    node: RealNode, worker: Worker, spans: InMemorySpanExporter
+) -> None:
+    async with Client(node.api_url, settings=QUICK) as client, serving(worker):
+        job = await client.submit("failing", "canary", queue="default", max_attempts=1)
+        with pytest.raises(JobFailed, match="canary"):
+            await job.wait(timeout=WAIT_SECONDS)
+    run = by_name(spans)["run failing"]
+    assert (run.status.status_code, run.status.description) == (trace.StatusCode.ERROR, "ValueError")
+    assert "canary" not in "".join(span.to_json() for span in spans.get_finished_spans())
 
 
 async def test_blocking_client_submits_in_the_span_of_its_thread(node: RealNode, spans: InMemorySpanExporter) -> None:
