@@ -38,8 +38,9 @@ PAGE_QUEUES_MAX = 500
 """Queues on one page, 30 µs each: a quarter of the time for which the loop may be blocked."""
 PAGE_BYTES_MAX = 8 * 1024 * 1024
 """Payloads and results on one page of a list; a page ends early rather than grow to hundreds of megabytes."""
-PAGE_ROWS_MAX = 10_000
-"""Rows examined for one page of a list, in steps between which the loop runs; beyond it a page ends short, or empty."""
+PAGE_ROWS_MAX = 5_000
+"""Rows examined for one page of a list, or one dry run, in steps between which the loop runs: 150 ms of CPU. Beyond it a
+page ends short, or empty."""
 BULK_JOBS_MAX = 10_000
 """Jobs that one request changes; the next one continues from a cursor."""
 BULK_FAILURES_SHOWN_MAX = 100

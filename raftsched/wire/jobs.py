@@ -221,7 +221,7 @@ class ListQuery(ReadQuery, frozen=True):
     created_before: Moment | None = None
     limit: PageLimit = 100
     """Maximum number of jobs on the page. A page may hold fewer, or none, although `next_cursor` leads to more: if few of
-    many jobs match all filters, each page searches 10,000 of them."""
+    many jobs match all filters, each page searches 5,000 of them."""
     order: Literal["asc", "desc"] = "asc"
     """`asc`: the oldest first; `desc`: the latest first. The order is that of submission. If jobs are listed one status
     after another, it is that of the status: by the time of finishing, or by the due time."""

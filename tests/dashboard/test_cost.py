@@ -99,10 +99,10 @@ async def test_a_page_ends_its_search_at_a_bound() -> None:
             assert await shown.rows(path) < _SEARCHED_ROWS_MAX, path
 
 
-_SEARCHED_ROWS_MAX: Final = 25_000
+_SEARCHED_ROWS_MAX: Final = 15_000
 """An index row and a record for each of `limits.PAGE_ROWS_MAX` jobs, and as many rows of lists that are read together."""
 _ROWS_MAX: Final = 3_000
-_COUNTING: Final = {"/jobs/bulk?action=cancel&status=queued": 25_000}
+_COUNTING: Final = {"/jobs/bulk?action=cancel&status=queued": 15_000}
 """Pages that count what an action would change, up to a limit, in requests that each read a bounded part."""
 _QUERIES: Final = (
     "/jobs?status=queued",

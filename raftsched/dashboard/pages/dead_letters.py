@@ -152,7 +152,7 @@ def _selection(view: View, kept: Mapping[str, str], ids: list[str]) -> dict[str,
 async def _send(
     view: View, action: Literal["requeue", "purge"], selection: Mapping[str, Any], *, dry_run: bool
 ) -> BulkResult:
-    """Send one request in a dry run, which searches up to 10,000 jobs, else requests for up to `_CHANGED_MAX`."""
+    """Send one request in a dry run, which searches up to 5,000 jobs, else requests for up to `_CHANGED_MAX`."""
     letters = view.client.dead_letters
     change = letters.requeue if action == "requeue" else letters.purge
     return await change(**selection, dry_run=dry_run, jobs_max=0 if dry_run else _CHANGED_MAX)

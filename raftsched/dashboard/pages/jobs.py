@@ -68,7 +68,7 @@ def kept(view: View) -> dict[str, Any]:
 
 
 async def preview(view: View) -> Answer:
-    """Return what a bulk action would change, as far as one request counts: up to 10,000 jobs."""
+    """Return what a bulk action would change, as far as one request counts: up to 5,000 jobs."""
     verb = _verb(view)
     selection = _selection(view)
     found = await view.client.bulk(cast("Action", verb.name), **selection, **_least(verb), dry_run=True, jobs_max=0)

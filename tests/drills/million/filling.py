@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +24,7 @@ from raftsched.worker import GiveUp, Retry
 
 BATCH_JOBS: Final = 1_000
 _IN_FLIGHT: Final = 4
+_CALLS_AT_A_TIME: Final = 20
 _PROGRESS_JOBS: Final = 100_000
 _MONTH_SECONDS: Final = 30 * 86_400
 _FLOWS: Final = 200
@@ -101,8 +102,8 @@ def _kind(number: int, part: float) -> dict[str, Any]:
 async def fill(client: Client, plan: Plan) -> None:
     """Submit everything, and return once `running_worker` has run its part."""
     began = time.monotonic()
-    for number in range(plan.held_queues):
-        await client.queue(f"held-{number:05}").pause(reason="the mail server moves")
+    held = (f"held-{number:05}" for number in range(plan.held_queues))
+    await _all(client.queue(name).pause(reason="the mail server moves") for name in held)
     _say(began, f"{plan.held_queues:,} queues paused")
     await _submit_all(client, plan, began)
     await _flows(client)
@@ -114,6 +115,19 @@ async def fill(client: Client, plan: Plan) -> None:
         while await _is_busy(client):
             await asyncio.sleep(1.0)
     _say(began, f"the worker has run its jobs: {(await client.overview()).jobs}")
+
+
+async def _all(calls: Iterable[Awaitable[Any]]) -> None:
+    """Await all calls, some at a time."""
+    left = iter(calls)
+
+    async def await_next() -> None:
+        for call in left:
+            await call
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(_CALLS_AT_A_TIME):
+            tasks.create_task(await_next())
 
 
 async def _is_busy(client: Client) -> bool:
@@ -151,11 +165,7 @@ async def _submit_all(client: Client, plan: Plan, began: float) -> None:
 
 async def _flows(client: Client) -> None:
     """Submit small workflows, some of which fail, and a large one; their last jobs wait in a paused queue."""
-    for number in range(_FLOWS):
-        flow = Workflow(f"close-{number % 7}")
-        first = flow.job("charge" if number % 10 == 0 else "noop", number, queue="run-00000", max_attempts=1)
-        flow.job("archive", task="then", queue="held-00000", after=[first], on_dependency_failure="fail")
-        await client.workflows.submit(flow)
+    await _all(client.workflows.submit(_flow(number)) for number in range(_FLOWS))
     large = Workflow("large")
     root = large.job("split", task="root", queue="held-00001")
     for number in range(5_000):
@@ -163,12 +173,26 @@ async def _flows(client: Client) -> None:
     await client.workflows.submit(large)
 
 
+def _flow(number: int) -> Workflow:
+    flow = Workflow(f"close-{number % 7}")
+    first = flow.job("charge" if number % 10 == 0 else "noop", number, queue="run-00000", max_attempts=1)
+    flow.job("archive", task="then", queue="held-00000", after=[first], on_dependency_failure="fail")
+    return flow
+
+
 async def _schedules(client: Client) -> None:
     """Save schedules, and give one a ledger; its runs wait in a paused queue."""
-    for number in range(_SCHEDULES):
-        options = {"owner": f"team{number % 30}@example.org", "labels": {"team": f"t{number % 30}"}}
-        job = {"name": "report", "queue": "held-00003"}
-        await client.schedules.save(f"report-{number:04}", job, cron=f"{number % 60} 2 1 1 *", **options)  # type: ignore[arg-type]
+    report = {"name": "report", "queue": "held-00003"}
+    await _all(
+        client.schedules.save(
+            f"report-{number:04}",
+            report,
+            cron=f"{number % 60} 2 1 1 *",
+            owner=f"team{number % 30}@example.org",
+            labels={"team": f"t{number % 30}"},
+        )
+        for number in range(_SCHEDULES)
+    )
     saved = await client.schedules.save("hourly", {"name": "sync", "queue": "held-00003"}, cron="0 * * * *")
     end = datetime.now(UTC) - timedelta(minutes=1)
     await client.schedules.backfill(saved.id, end - timedelta(hours=_LEDGER_LINES), end, overlap="allow")

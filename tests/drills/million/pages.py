@@ -16,11 +16,15 @@ from raftsched.wire.common import STATUS_NAMES, DeadLetterReasonName
 Ask = Callable[[str], Awaitable[Any]]
 ROWS_MAX: Final = 3_000
 """Rows of a page without a bound of its own, as in `tests.dashboard.test_cost`."""
-COUNTED_ROWS_MAX: Final = 25_000
-"""A preview counts up to 10,000 jobs: a row of an index and a record for each."""
+SEARCHED_ROWS_MAX: Final = 15_000
+"""A filter without an index: a page searches up to 5,000 jobs, and so does a preview; a row of an index and a record
+for each, and rows of lists that are read together."""
+OVERVIEW_ROWS_MAX: Final = 5_000
+"""Three rows for each of 1,000 schedules, and some for each of the 500 queues with the most due jobs."""
 LIST_ROWS_MAX: Final = 5_000
 """A list of the API with 1,000 jobs: a row of an index, a record, a payload and a result for each."""
-_COUNTING: Final = ("/jobs/bulk", "/dead-letters/requeue", "/dead-letters/purge")
+_PREVIEWS: Final = ("/jobs/bulk", "/dead-letters/requeue", "/dead-letters/purge")
+_SEARCHES: Final = re.compile("created_before|(name|tag)=.*status=retrying|workflow=.*status|tenant=default.*status")
 _SEARCHED: Final = ("a_completed", "schedule", "workflow", "job-07", "often", "later-00007", "hourly", "none")
 _FOUND: Final = (200, 303)
 """A search leads to the only thing that it finds, or lists what it finds."""
@@ -65,7 +69,9 @@ def _named(templates: Iterable[str], names: Mapping[str, str]) -> Iterator[str]:
 
 
 def _page(path: str) -> Visited:
-    return Visited(f"/ui{path}", COUNTED_ROWS_MAX if path.startswith(_COUNTING) else ROWS_MAX)
+    if path.startswith(_PREVIEWS) or _SEARCHES.search(path):
+        return Visited(f"/ui{path}", SEARCHED_ROWS_MAX)
+    return Visited(f"/ui{path}", OVERVIEW_ROWS_MAX if path == "/" else ROWS_MAX)
 
 
 async def _names(ask: Ask) -> Mapping[str, str]:
