@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-planted drills-night drills-long backup-drill scale-drill container-drill binary binary-demo clean
+.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-short drills-planted drills-night drills-long backup-drill scale-drill container-drill binary binary-demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -79,8 +79,11 @@ upgrade-drill: $(READY) ## rolling restart and rolling upgrade under load: FROM=
 	$(BIN)/python -m tests.drills.upgrade $(if $(FROM),--from $(FROM))
 
 drills: $(READY) ## faults on real processes, on 3 and on 5 nodes, judged by the checkers: about 15 minutes
-	$(BIN)/python -m chaos drills --out drills-report/3
+	$(BIN)/python -m chaos drills --all --out drills-report/3
 	$(BIN)/python -m chaos drills --nodes 5 isolate_leader ring bridge --out drills-report/5
+
+drills-short: $(READY) ## one or two faults of each kind: about four minutes
+	$(BIN)/python -m chaos drills --out drills-report/short
 
 drills-planted: $(READY) ## nodes with planted bugs, each of which the drills must find
 	$(BIN)/python -m chaos drills --planted --out drills-report/planted

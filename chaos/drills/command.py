@@ -28,7 +28,7 @@ from chaos.drills.faults import FAULTS, Fault, chosen
 from chaos.drills.nodes import NODE
 from chaos.drills.observed_node import OBSERVED_NODE
 from chaos.drills.planted import PLANTED, find, found_by
-from chaos.drills.programme import Group, again, as_asked, drawn, unbound
+from chaos.drills.programme import SHORT, Group, again, as_asked, drawn, unbound
 from chaos.drills.regions.command import main as regions
 from chaos.drills.report.figures import Figures, NoReport, figures_of, read_figures, write_figures
 from chaos.drills.report.table import closing_lines, report_text, times_table
@@ -88,7 +88,7 @@ def _wanted(asked: argparse.Namespace) -> tuple[list[Fault], list[Group]]:
     What the report says of nodes, backend and bounds goes before what was asked for.
     """
     if asked.repeat is None:
-        return (chosen(asked.faults) if asked.faults else list(FAULTS.values())), []
+        return _asked_for(asked), []
     drills = read_figures([asked.repeat])
     groups = list(again(drills))
     kinds = {(drill.node_count, drill.backend, not drill.is_bound) for drill in drills}
@@ -97,6 +97,12 @@ def _wanted(asked: argparse.Namespace) -> tuple[list[Fault], list[Group]]:
     [(asked.nodes, asked.backend, asked.no_bounds)] = kinds
     asked.out = asked.out or asked.repeat.with_name(f"{asked.repeat.resolve().name}-again")
     return list({each.name: each for group in groups for each in group.rounds}.values()), groups
+
+
+def _asked_for(asked: argparse.Namespace) -> list[Fault]:
+    if asked.faults:
+        return chosen(asked.faults)
+    return list(FAULTS.values()) if asked.all or asked.minutes else chosen(SHORT)
 
 
 def _groups(asked: argparse.Namespace, possible: list[Fault], repeated: list[Group]) -> Iterable[Group]:
@@ -124,7 +130,8 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("faults", nargs="*", metavar="FAULT[+FAULT][:ROUNDS]", help="default: each fault once")
+    parser.add_argument("faults", nargs="*", metavar="FAULT[+FAULT][:ROUNDS]", help="default: one or two of each kind")
+    parser.add_argument("--all", action="store_true", help="each fault once, in about 15 minutes")
     parser.add_argument("--list", action="store_true", help="list all faults, and which can be made here")
     parser.add_argument("--planted", action="store_true", help="run nodes with planted bugs: each must be found")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)

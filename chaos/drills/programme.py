@@ -15,6 +15,12 @@ from chaos.drills.faults import FAULTS, Fault
 from chaos.drills.faults.registry import at_once
 from chaos.drills.report.figures import Figures
 
+SHORT: Final = (
+    "kill_leader", "kill_all", "pause_leader", "isolate_leader", "leader_deaf", "leader_mute", "bridge", "lossy_links",
+    "clock_leader", "full_leader", "power_leader", "fsync_eio_leader", "rot_state", "replace_node_with_kill",
+    "rolling_restart", "kill_worker",
+)  # fmt: skip
+"""Faults of each kind, in about four minutes: what is run if nothing is named."""
 ROUNDS_MAX: Final = 20
 _ROUND_SECONDS: Final = 15.0
 _APART_SECONDS_MAX: Final = 3.0
