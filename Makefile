@@ -88,7 +88,7 @@ drills-short: $(READY) ## one or two faults of each kind: about four minutes
 drills-planted: $(READY) ## nodes with planted bugs, each of which the drills must find
 	$(BIN)/python -m chaos drills --planted --out drills-report/planted
 
-drills-night: $(READY) ## the same faults, drawn for two hours
+drills-night: $(READY) ## pairs of the same faults, drawn for two hours
 	$(BIN)/python -m chaos drills --minutes 60 --out drills-report/3
 	$(BIN)/python -m chaos drills --nodes 5 --minutes 60 --out drills-report/5
 

@@ -20,7 +20,10 @@ class Observed:
 
 
 def read_observed(files: Mapping[str, Path]) -> Observed:
-    """Return what is in the files of some nodes, by their ids; a file that is not there tells nothing."""
+    """Return what is in the files of some nodes, by their ids.
+
+    If a file is not there, no time is known: that node may have been the first to apply an entry.
+    """
     found = Observed()
     for node, file in files.items():
         for line in file.read_text().splitlines() if file.exists() else ():
@@ -29,4 +32,6 @@ def read_observed(files: Mapping[str, Path]) -> Observed:
                 found.applied_at[int(number)] = min(int(t), found.applied_at.get(int(number), int(t)))
             elif kind == LED:
                 found.leaders.append(Leader(t=int(t), node=node, term=int(number)))
+    if not all(file.exists() for file in files.values()):
+        found.applied_at.clear()
     return found

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from chaos.checkers import History
 from chaos.checkers.history.events import AnyEvent, BadHistory, Invoke, Reply, Setup, write_history
 from chaos.drills.history.exchanges import UNKNOWN, asked, ends
+from chaos.drills.history.observed import read_observed
 from chaos.drills.history.recorded_pool import RecordedPool
 from chaos.drills.history.recorder import Recorder, merged
 from chaos.drills.load.receiver import Receiver
@@ -87,6 +88,15 @@ def test_recorders_of_several_processes_share_a_clock_and_no_operation_number(
     calls = [event for event in merged([tmp_path / "ours", tmp_path / "theirs"]) if isinstance(event, Invoke)]
     assert [call.process for call in calls] == ["a", "b", "c"]
     assert len({call.op for call in calls}) == len(calls)
+
+
+def test_an_entry_has_the_time_of_the_first_node_that_applied_it_if_all_nodes_were_observed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("led 5 2\napplied 10 7\napplied 30 8\n")
+    (tmp_path / "b").write_text("applied 20 7\napplied 25 8\n")
+    whole = read_observed({name: tmp_path / name for name in ("a", "b")})
+    assert whole.applied_at == {7: 10, 8: 25}
+    assert [(leader.node, leader.t, leader.term) for leader in whole.leaders] == [("a", 5, 2)]
+    assert read_observed({name: tmp_path / name for name in ("a", "b", "c")}).applied_at == {}
 
 
 def test_a_request_for_several_runs_is_an_operation_for_each_with_an_end_of_its_own() -> None:
