@@ -8,30 +8,40 @@ last sync again. The bytes of files are as the node left them.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
+import sys
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 KEPT: Final = "kept"
 """Directory for the kept names, in the one whose names are tracked."""
+_PATH_BYTES_MAX: Final = 1024
+"""The limit of macOS."""
 
 
 def track(directory: Path, *, drops_all: bool = False) -> None:
     """Let each `os.fsync` of a directory in `directory` keep its names from now on; none if `drops_all`."""
-    sync, lock = os.fsync, Lock()
+    sync, lock, directory = os.fsync, Lock(), directory.resolve()
 
     def tracked(descriptor: int) -> None:
         sync(descriptor)
         if not drops_all and stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            synced = Path(f"/proc/self/fd/{descriptor}").readlink()
+            synced = _path_of(descriptor)
             if synced.is_relative_to(directory):
                 with lock:
                     _copy_names(synced, directory / KEPT / synced.relative_to(directory))
 
     os.fsync = tracked  # type: ignore[assignment]  # ours are descriptors
+
+
+def _path_of(descriptor: int) -> Path:
+    if sys.platform == "darwin":
+        return Path(os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(_PATH_BYTES_MAX)).rstrip(b"\0")))
+    return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
 def lose(directory: Path) -> None:

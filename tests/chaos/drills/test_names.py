@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from chaos.drills.names import KEPT, lose, track
 from raftsched.disk import make_directory, sync_directory
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the path of a directory is read from /proc")
 
 
 def _content(directory: Path) -> dict[str, str]:
