@@ -11,7 +11,8 @@
 - A caller whose only fault is that it is unknown may send one message (`handshake.UnknownCallers`); the engine sees no
   link.
 - A dialer never gives up; it resolves the peer's name again at each attempt (`handshake.py`).
-- A new connection of a peer replaces the old one. Later messages of the old one are dropped, and the engine gets `down`
+- A new connection of a peer replaces the old one, an accepted one as soon as the peer says more than hello: a dialer that
+  wanted another node at this address hangs up before. Later messages of the old one are dropped, and the engine gets `down`
   and `up` in their order among the messages.
 - The engine is stepped: only `dispatch` calls it, and its messages are sent at `flush`. Both directions have limits in
   bytes: a peer that does not read loses messages that Raft repeats, and then its connection; a peer that sends faster
@@ -152,6 +153,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self.unknown_callers = UnknownCallers()
         """The engine opens it."""
         self._silent_callers: dict[Connection, float] = {}
+        self._unconfirmed: dict[str, Connection] = {}
+        """By linked peers: the newest connection that has said no more than hello."""
         """Unknown callers without a message yet, and the time by which they must send one."""
         self._greetings: deque[tuple[Connection, Message]] = deque()
         self._inbox: deque[tuple[_Peer, Message | _Event]] = deque()
@@ -390,15 +393,24 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         peer = self._peers.get(connection.peer_id)
         if peer is None:
             return self._admit_unknown(connection)
-        if peer.connection is not None:
-            self._cut(peer.connection, "replaced")
         self._answer(connection)
         if connection.is_over:
             return False
+        if peer.connection is not None and not connection.dialed and not self._secrets:
+            former = self._unconfirmed.get(connection.peer_id)
+            self._unconfirmed[connection.peer_id] = connection
+            if former is not None:
+                former.abort()
+        else:
+            self._link(peer, connection)
+        return True
+
+    def _link(self, peer: _Peer, connection: Connection) -> None:
+        if peer.connection is not None:
+            self._cut(peer.connection, "replaced")
         peer.connection = connection
         self._post(peer, _Event.UP)
         _log.info("peer_up", node=self.node_id, peer=connection.peer_id, remote=connection.remote)
-        return True
 
     def _answer(self, connection: Connection) -> None:
         """Send the hello to a caller that is accepted now; with a secret it has it already."""
@@ -450,6 +462,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._on_unknown_messages(connection, messages)
             return
         peer = self._peers.get(connection.peer_id)
+        if peer is not None and self._unconfirmed.get(connection.peer_id) is connection:
+            del self._unconfirmed[connection.peer_id]
+            self._link(peer, connection)
         if peer is None or peer.connection is not connection or self._is_closed:
             return
         for message in messages:
@@ -474,6 +489,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     def on_lost(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._paused.discard(connection)
+        if self._unconfirmed.get(connection.peer_id) is connection:
+            del self._unconfirmed[connection.peer_id]
         self._silent_callers.pop(connection, None)
         if connection.dialed and not connection.identified.done():
             self._warn_of_silence(connection)
