@@ -92,6 +92,10 @@ drills-night: $(READY) ## pairs of the same faults, drawn for two hours
 	$(BIN)/python -m chaos drills --minutes 60 --out drills-report/3
 	$(BIN)/python -m chaos drills --nodes 5 --minutes 60 --out drills-report/5
 
+.PHONY: drills-regions
+drills-regions: $(READY) ## five nodes in five regions of the world: latency, fail-over, judged by the checkers: about 8 minutes
+	$(BIN)/python -m chaos drills regions --out drills-report/regions
+
 drills-long: $(READY) ## long tests of single promises on real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.due_kills --kills 20
 	$(BIN)/python -m tests.drills.outage
