@@ -129,12 +129,15 @@ def test_last_use_of_a_token_is_known_also_if_only_a_follower_saw_it(tokens: Tok
     follower = next(node for node in tokens.cluster.nodes if node is not leader)
     assert tokens.asked(follower.api, used["token"], "/jobs?consistency=stale") == 200
 
-    def last_used() -> dict[str, Any]:
-        listed = run_cli("token", "list", "--json", RAFTSCHED_URL=leader.api, RAFTSCHED_TOKEN=tokens.admin)
-        return {token["id"]: token["last_used_at"] for token in json.loads(listed.stdout)}
+    def last_used(listed: Any) -> dict[str, Any]:
+        return {token["id"]: token["last_used_at"] for token in listed}
 
-    tokens.cluster.wait_until(lambda: last_used()[used["id"]] is not None, what="the use to be noted")
-    found = last_used()
+    def is_noted() -> bool:
+        return last_used(tokens.ask("GET", "/tokens?limit=1000")["tokens"])[used["id"]] is not None
+
+    tokens.cluster.wait_until(is_noted, what="the use to be noted")
+    listed = run_cli("token", "list", "--json", RAFTSCHED_URL=leader.api, RAFTSCHED_TOKEN=tokens.admin)
+    found = last_used(json.loads(listed.stdout))
     assert (found[used["id"]][13:], found[unused["id"]]) == (":00:00.000Z", None)
 
 
