@@ -21,7 +21,14 @@ from chaos.drills.load.processes import HTTP_EXECUTOR, SDK_WORKER
 from raftsched.errors import RaftschedError
 from raftsched.node.check import check_directories
 
-NEED_TIMES: Final = frozenset({"shown_is_applied", "ready_jobs_are_given", "nobody_is_passed_over"})
+NEED_TIMES: Final = frozenset(
+    {
+        "acknowledged_control_is_kept",
+        "nobody_is_passed_over",
+        "ready_jobs_are_given",
+        "shown_is_applied",
+    }
+)
 """Properties that say nothing if nobody saw when an entry was applied."""
 
 
