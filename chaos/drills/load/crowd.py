@@ -14,6 +14,7 @@ import signal
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.sdk_client import submit
 from raftsched import Client
+from raftsched.cli.local.children import stop_when_stdin_ends
 
 
 async def _live(client_count: int, user_count: int, pause_seconds: float, queue: str) -> None:
@@ -36,5 +37,6 @@ async def _live(client_count: int, user_count: int, pause_seconds: float, queue:
 
 
 if __name__ == "__main__":
+    stop_when_stdin_ends()
     _clients, _users, _pause, _queue = os.environ["DRILL_CROWD"].split()
     asyncio.run(_live(int(_clients), int(_users), float(_pause), _queue))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from chaos.drills.load.recorded_worker import RecordedWorker
+from raftsched.cli.local.children import stop_when_stdin_ends
 from raftsched.executors.http.executor import HttpExecutor, HttpSettings
 from raftsched.executors.http.targets import Targets
 
@@ -24,4 +25,5 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
+    stop_when_stdin_ends()
     _run()

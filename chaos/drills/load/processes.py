@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from chaos.checkers.history.events import AnyEvent, Effect, read_history
 from chaos.drills.history.recorder import Recorder, merged
 from chaos.drills.nodes import Node
+from raftsched.cli.local.children import lifeline
 
 SDK_WORKER: Final = "sdk-worker"
 HTTP_EXECUTOR: Final = "http-executor"
@@ -68,7 +69,7 @@ class LoadProcess:
                 [*self._host, sys.executable, "-m", self._module],
                 env=os.environ | settings,
                 cwd=_ROOT,
-                stdin=subprocess.DEVNULL,
+                stdin=lifeline(),
                 stdout=log,
                 stderr=log,
                 process_group=0,  # only we get Ctrl-C

@@ -19,6 +19,7 @@ from chaos.drills.history.recorder import Recorder
 from chaos.drills.load.users import QUEUES
 from raftsched import Client
 from raftsched.api.jobs.convert import fingerprint_of
+from raftsched.cli.local.children import stop_when_stdin_ends
 from raftsched.client import JobSpec
 from raftsched.errors import OutcomeUnknown, RaftschedError
 
@@ -54,4 +55,5 @@ async def _live() -> None:
 
 
 if __name__ == "__main__":
+    stop_when_stdin_ends()
     asyncio.run(_live())

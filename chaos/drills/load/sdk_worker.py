@@ -7,6 +7,7 @@ import random
 from typing import Any, Final
 
 from chaos.drills.load.recorded_worker import RecordedWorker
+from raftsched.cli.local.children import stop_when_stdin_ends
 
 QUEUE: Final = "sdk"
 _SECONDS_MAX: Final = 0.3
@@ -25,4 +26,5 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
+    stop_when_stdin_ends()
     _run()

@@ -33,10 +33,15 @@ def lifeline() -> int:
 
 def _watch_stdin(_context: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted:
-        threading.Thread(target=_stop_when_stdin_ends, name="lifeline", daemon=True).start()
+        stop_when_stdin_ends()
 
 
-def _stop_when_stdin_ends() -> None:
+def stop_when_stdin_ends() -> None:
+    """Make this process stop as on SIGTERM when its standard input ends, that is with the process that made it."""
+    threading.Thread(target=_wait_for_end_of_stdin, name="lifeline", daemon=True).start()
+
+
+def _wait_for_end_of_stdin() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))  # their waiter handles those
     while os.read(0, _READ_BYTES):
         pass
