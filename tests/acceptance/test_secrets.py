@@ -163,7 +163,8 @@ def restart(day: Day, away: list[LocalNode]) -> Found:
 
 def in_data(day: Day, nodes: list[LocalNode]) -> set[str]:
     directories = [node.data_directory for node in nodes]
-    assert day.names.found_below(*directories) >= {"queue", "tag"}, "otherwise this looks at the wrong files"
+    # Otherwise this looks at the wrong files, or before they were written.
+    day.cluster.wait_until(lambda: day.names.found_below(*directories) >= {"queue", "tag"}, what="names in the files")
     return day.content.found_below(*directories) | day.tokens.found_below(*directories)
 
 
