@@ -14,8 +14,8 @@ help: ## this list
 demo: $(READY) ## three nodes, real jobs, the leader killed half-way
 	$(BIN)/raftsched demo
 
-# In as many processes as there are cores, but few enough that the clusters of the acceptance tests have room.
-PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
+# In one process more than there are cores (`tests/conftest.py`), but few enough that the clusters of the acceptance tests have room.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test: $(READY) programs ## the tests for a day's work, real processes and kills included: under 5 minutes
 	$(PYTEST) -m "not slow"
