@@ -89,11 +89,11 @@ class DeadLetters:
         return reading.response(DeadLetterReasonsReply(reasons=dict(sorted(counts.items()))))
 
     async def requeue_dead_letters(self, request: web.Request) -> web.Response:
-        """Requeue jobs of the dead-letter queue, up to 10,000 at a time."""
+        """Requeue jobs of the dead-letter queue, up to 10,000 at a time; a dry run searches up to 5,000."""
         return await self._change(request, "retry")
 
     async def purge_dead_letters(self, request: web.Request) -> web.Response:
-        """Remove jobs of the dead-letter queue permanently, up to 10,000 at a time."""
+        """Remove jobs of the dead-letter queue permanently, up to 10,000 at a time; a dry run searches up to 5,000."""
         return await self._change(request, "delete")
 
     async def _change(self, request: web.Request, action: Literal["retry", "delete"]) -> web.Response:

@@ -87,7 +87,7 @@ class Bulk:
         )
 
     async def change_jobs(self, request: web.Request) -> web.Response:
-        """Act on up to 10,000 jobs; continue by cursor."""
+        """Act on up to 10,000 jobs, or search up to 5,000 in a dry run; continue by cursor."""
         wanted, _ = self._request.read(await self._bodies.read_json(request))
         return json_response(await self.run(wanted, caller=principal_of(request), key=key_of(request, None)))
 
