@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ _TRIES: Final = 3
 Step = Callable[[], Awaitable[object]]
 
 
-class FeatureUser:
+class FeatureUser(ABC):
     """Does one step after another, each asked once of any node."""
 
     def __init__(self, asker: Asker) -> None:
@@ -44,12 +45,13 @@ class FeatureUser:
             while time.monotonic() < deadline and not (await self._asker.ask(method, path)).is_definite:
                 await asyncio.sleep(0.2)
 
+    @abstractmethod
     def _steps(self) -> Sequence[tuple[Step, float]]:
-        raise NotImplementedError
+        """Return the steps, each with its weight in the draw."""
 
+    @abstractmethod
     def _left(self) -> Sequence[tuple[str, str]]:
         """Return the requests that put things in order: (method, path)."""
-        raise NotImplementedError
 
     def _ask(self, method: str, path: str) -> Step:
         return lambda: self._asker.ask(method, path)

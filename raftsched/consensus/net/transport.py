@@ -153,9 +153,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self.unknown_callers = UnknownCallers()
         """The engine opens it."""
         self._silent_callers: dict[Connection, float] = {}
-        self._unconfirmed: dict[str, Connection] = {}
-        """By linked peers: the newest connection that has said no more than hello."""
         """Unknown callers without a message yet, and the time by which they must send one."""
+        self._unconfirmed: dict[str, Connection] = {}
+        """Id of a linked peer -> its newest connection, if that has said no more than hello."""
         self._greetings: deque[tuple[Connection, Message]] = deque()
         self._inbox: deque[tuple[_Peer, Message | _Event]] = deque()
         self._inbox_bytes = 0
