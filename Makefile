@@ -88,9 +88,9 @@ drills-short: $(READY) ## one or two faults of each kind: about four minutes
 drills-planted: $(READY) ## nodes with planted bugs, each of which the drills must find
 	$(BIN)/python -m chaos drills --planted --out drills-report/planted
 
-drills-night: $(READY) ## pairs of the same faults, drawn for two hours
-	$(BIN)/python -m chaos drills --minutes 60 --out drills-report/3
-	$(BIN)/python -m chaos drills --nodes 5 --minutes 60 --out drills-report/5
+drills-night: $(READY) ## the same faults drawn at random, most in pairs, for two and a half hours
+	$(BIN)/python -m chaos drills --minutes 75 --out drills-report/3
+	$(BIN)/python -m chaos drills --nodes 5 --minutes 75 --out drills-report/5
 
 .PHONY: drills-regions
 drills-regions: $(READY) ## five nodes in five regions of the world: latency, fail-over, judged by the checkers: about 8 minutes

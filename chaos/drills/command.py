@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--planted", action="store_true", help="run nodes with planted bugs: each must be found")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
-    parser.add_argument("--minutes", type=float, default=0.0, help="draw pairs of the faults for this long instead")
+    parser.add_argument("--minutes", type=float, default=0.0, help="draw faults, most in pairs, for this long instead")
     parser.add_argument("--repeat", type=Path, metavar="REPORT", help="run the rounds of a report again")
     parser.add_argument("--no-bounds", action="store_true", help="judge safety only, and no times")
     parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: the one with the most faults here")
@@ -204,10 +204,15 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], groups: Iterable[Gro
                 rounds = unbound(group) if asked.no_bounds else group
                 entry = NODE if kind is Docker else OBSERVED_NODE  # an image is run as it is
                 plan = Plan(rounds.rounds, asked.nodes, group.seed, directory, entry, begins=group.begins)
-                result = asyncio.run(run(plan, backend, _say))
+                try:
+                    result = asyncio.run(run(plan, backend, _say))
+                except TimeoutError as error:  # the rest of a night is worth having all the same
+                    print(f"{directory}: not run to its verdict: {error}", flush=True)
+                    is_whole = False
+                    continue
                 drills.append(figures_of(result, plan, backend.name, skipped, is_bound=not asked.no_bounds))
                 _write_report(result, plan, backend, drills[-1])
-    except (Unfit, TimeoutError) as error:
+    except Unfit as error:
         print(f"not all was run: {error}")
         is_whole = False
     made = [each for drill in drills for each in drill.rounds if each.faults]

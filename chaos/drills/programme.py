@@ -23,6 +23,8 @@ SHORT: Final = (
 """Faults of each kind, in about four minutes: what is run if nothing is named."""
 ROUNDS_MAX: Final = 20
 _ROUND_SECONDS: Final = 15.0
+_SINGLE_SHARE: Final = 0.25
+"""Of the faults that can strike beside another one: those that strike alone, so that their times can be told."""
 _APART_SECONDS_MAX: Final = 3.0
 
 
@@ -50,23 +52,24 @@ def as_asked(faults: Sequence[Fault], seed: int) -> list[Group]:
 
 
 def drawn(faults: Sequence[Fault], seed: int, minutes: float) -> Iterator[Group]:
-    """Draw pairs of faults for as long as the time lasts, by the clock; the seed decides which, and in which order."""
+    """Draw faults, most in pairs, for as long as the time lasts, by the clock; the seed decides which and in which order."""
     random = Random(f"pairs {seed}")
     deadline = time.monotonic() + minutes * 60
     number = 0
     while not number or time.monotonic() < deadline:
         fitting = round((deadline - time.monotonic()) / _ROUND_SECONDS)
         count = min(ROUNDS_MAX, max(1, fitting))
-        for group in as_asked([_drawn_pair(faults, random) for _ in range(count)], seed + number):
+        for group in as_asked([_drawn_round(faults, random) for _ in range(count)], seed + number):
             yield group
             number += 1
 
 
-def _drawn_pair(faults: Sequence[Fault], random: Random) -> Fault:
+def _drawn_round(faults: Sequence[Fault], random: Random) -> Fault:
     first = random.choice(faults)
     others = [fault for fault in faults if fault is not first and not fault.is_alone]
-    second, apart_seconds = random.choice(others or [first]), random.uniform(0.0, _APART_SECONDS_MAX)
-    return first if first.is_alone or not others else at_once([first, second], round(apart_seconds, 3))
+    if first.is_alone or not others or random.random() < _SINGLE_SHARE:
+        return first
+    return at_once([first, random.choice(others)], round(random.uniform(0.0, _APART_SECONDS_MAX), 3))
 
 
 def again(drills: Sequence[Figures]) -> Iterator[Group]:
