@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-short drills-planted drills-night drills-long backup-drill scale-drill container-drill binary binary-demo clean
+.PHONY: help demo programs test test-fast test-all test-times lint docs screenshots audit sbom lock bench sim upgrade-drill drills drills-short drills-unprivileged drills-planted drills-night drills-long backup-drill scale-drill container-drill binary binary-demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -82,8 +82,16 @@ drills: $(READY) ## faults on real processes, on 3 and on 5 nodes, judged by the
 	$(BIN)/python -m chaos drills --all --out drills-report/3
 	$(BIN)/python -m chaos drills --nodes 5 isolate_leader ring bridge --out drills-report/5
 
-drills-short: $(READY) ## one or two faults of each kind: about four minutes
-	$(BIN)/python -m chaos drills --out drills-report/short
+DRILLS ?=
+
+drills-short: $(READY) ## one or two faults of each kind, in about four minutes: DRILLS=--no-bounds
+	$(BIN)/python -m chaos drills $(DRILLS) --out drills-report/short
+
+# Root without capabilities may do what everybody may.
+UNPRIVILEGED := $(if $(filter 0,$(shell id -u)),setpriv --bounding-set=-all --inh-caps=-all)
+
+drills-unprivileged: $(READY) ## of these, the ones that need no privilege: links through proxies
+	$(UNPRIVILEGED) $(BIN)/python -m chaos drills --backend proxies $(DRILLS) --out drills-report/unprivileged
 
 drills-planted: $(READY) ## nodes with planted bugs, each of which the drills must find
 	$(BIN)/python -m chaos drills --planted --out drills-report/planted

@@ -1,4 +1,4 @@
-"""Drills: a short form of `make drills`, and a planted bug that they must find."""
+"""Drills: what can't be run is told, and a planted bug is found. CI runs `make drills-short` beside the tests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from chaos.drills.drill import Plan, run
 from chaos.drills.faults import FAULTS
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_killed_leader_a_cut_off_leader_and_a_replaced_node_break_no_promise(tmp_path: Path) -> None:
-    faults = ("kill_leader", "isolate_leader+slow_links", "replace_node_with_kill")
-    done = _drills(*faults, "--no-bounds", "--out", str(tmp_path / "report"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 of 3 rounds" in done.stdout
-    assert "no violation" in done.stdout
-    assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.md", "history.jsonl", "timeline.svg"}
 
 
 def test_what_cannot_be_run_is_named_and_is_no_success(tmp_path: Path) -> None:

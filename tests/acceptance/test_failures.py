@@ -97,24 +97,6 @@ def test_killing_a_follower_disturbs_nobody(
     completed(cluster, client, submitter.stop())
 
 
-def test_killing_all_nodes_at_once_keeps_every_acknowledged_job(
-    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
-) -> None:
-    client = client_of(cluster)
-    submitter = Submitter(client, queue)
-    submitter.start()
-    cluster.wait_until(lambda: len(submitter.acknowledged) > 200, what="200 jobs")
-    cluster.kill()
-    acknowledged = list(submitter.acknowledged)
-    cluster.start()
-    ids = submitter.stop()
-    assert ids[: len(acknowledged)] == acknowledged
-    found = {job.id for job in client.list(queue=queue, page_size=1000)}
-    assert set(ids) <= found
-    start_worker(cluster)
-    completed(cluster, client, ids)
-
-
 @pytest.mark.essential
 def test_a_killed_workers_jobs_run_elsewhere(
     cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str, tmp_path: Path
