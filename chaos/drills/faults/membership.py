@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Final
 
 from chaos.drills import members
+from chaos.drills.backends import Need
 from chaos.drills.faults.registry import Scene, fault
 from chaos.drills.nodes import Node
 
@@ -89,6 +90,20 @@ async def replace_node_with_kill(scene: Scene) -> AsyncIterator[str]:
     yield f"{node.id}, {killed}"
 
 
+@fault(Need.DISKS, hold_seconds=_HOLD_SECONDS, is_alone=True)
+async def power_in_change(scene: Scene) -> AsyncIterator[str]:
+    """As `add_node`, and cut the leader's power while the node joins; switch it on again at once."""
+
+    async def cut_power(leader: Node) -> None:
+        await scene.cut_power(leader)
+        await scene.restore_power(leader)
+
+    node = scene.cluster.new_node(scene.cluster.spare)
+    struck = await _meanwhile(scene, members.add(scene.cluster, node), cut_power)
+    yield f"{node.id}, power of {struck} cut"
+    await members.remove(scene.cluster, node)
+
+
 async def _lose_disk(scene: Scene) -> Node:
     node = (await scene.followers())[0]
     node.kill()
@@ -107,13 +122,24 @@ async def _add_at(scene: Scene, former: Node) -> None:
 
 async def _with_kill(scene: Scene, change: Coroutine[None, None, None]) -> str:
     """Make a change, kill whoever leads meanwhile, and start it again at once; return whom, in words."""
+
+    async def kill(leader: Node) -> None:
+        leader.kill()
+        leader.start()
+
+    return f"{await _meanwhile(scene, change, kill)} killed"
+
+
+async def _meanwhile(
+    scene: Scene, change: Coroutine[None, None, None], strike: Callable[[Node], Awaitable[None]]
+) -> str:
+    """Make a change, strike whoever leads in its midst, and return who that was; both are done then."""
     changing = asyncio.create_task(change)
     try:
         await asyncio.sleep(_KILL_SECONDS_MAX * scene.random.random())
         leader = await scene.leader()
-        leader.kill()
-        leader.start()
+        await strike(leader)
         await changing
     finally:
         changing.cancel()
-    return f"{leader.id} killed"
+    return leader.id

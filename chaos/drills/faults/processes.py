@@ -132,6 +132,16 @@ async def pause_majority(scene: Scene) -> AsyncIterator[str]:
         node.resume()
 
 
+@fault(is_single=False)
+async def pause_all(scene: Scene) -> AsyncIterator[str]:
+    """Stop all nodes with SIGSTOP, longer than a lease; continue them at the end."""
+    for node in scene.nodes:
+        node.pause()
+    yield "all"
+    for node in scene.nodes:
+        node.resume()
+
+
 @fault(hold_seconds=0.5, is_alone=True)
 async def rolling_restart(scene: Scene) -> AsyncIterator[str]:
     """Stop each node with SIGTERM and start it again, one after the other."""

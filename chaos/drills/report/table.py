@@ -70,7 +70,10 @@ class _Row(NamedTuple):
 
 
 def times_table(drills: Sequence[Figures]) -> str:
-    """Return a row for each kind of fault: rounds, violations and times. A round with two faults is in a row for each."""
+    """Return a row for each kind of fault: rounds, violations and times.
+
+    A round of two faults is in a row for each of them, also if only one could be made: its times are those of the attempt.
+    """
     by_kind: dict[str, list[_Row]] = defaultdict(list)
     for drill in drills:
         for each, in_history in zip(drill.rounds, drill.in_rounds, strict=True):
@@ -84,7 +87,7 @@ def times_table(drills: Sequence[Figures]) -> str:
 
 
 def _kinds(each: Round) -> Iterator[str]:
-    if len(each.faults) > 1:
+    if len(each.asked) > 1:
         yield from (f"{name} + another" for name in dict.fromkeys(each.faults))
     else:
         yield from each.faults

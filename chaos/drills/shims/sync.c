@@ -4,6 +4,7 @@
                         The file NAME.held is there once one has waited
      slow               wait for 0.3 s, then sync
      fail               sync nothing, return EIO
+     full               sync nothing, return ENOSPC
      lie                sync nothing, return success. Files that this process opens meanwhile have no O_SYNC and O_DSYNC
      lie-directories    the same for directories alone
 */
@@ -58,8 +59,8 @@ static int synced(const char *name, int file) {
         usleep(2000);
         read_mode(mode, sizeof mode);
     }
-    if (!strcmp(mode, "fail")) {
-        errno = EIO;
+    if (!strcmp(mode, "fail") || !strcmp(mode, "full")) {
+        errno = strcmp(mode, "full") ? EIO : ENOSPC;
         return -1;
     }
     if (!strcmp(mode, "lie") || (!strcmp(mode, "lie-directories") && is_directory(file))) return 0;

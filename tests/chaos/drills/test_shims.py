@@ -43,7 +43,7 @@ async def test_syncs_are_slow_fail_lie_or_hang_until_they_may_continue(tmp_path:
     shims = Shims(tmp_path).of_node(tmp_path, "n1")
     file = tmp_path / "file"
     seen = {}
-    for mode in ("", "slow", "fail", "lie", "lie-directories", "hang /other"):
+    for mode in ("", "slow", "fail", "full", "lie", "lie-directories", "hang /other"):
         shims.set_syncs(mode)
         with _program(shims, file) as process:
             seen[mode] = process.communicate(timeout=20)[0].strip()
@@ -52,6 +52,7 @@ async def test_syncs_are_slow_fail_lie_or_hang_until_they_may_continue(tmp_path:
         "": sound,
         "slow": "True True",
         "fail": f"5 5 {sound}",
+        "full": f"28 28 {sound}",
         "lie": "False False",
         "lie-directories": sound,
         "hang /other": sound,
