@@ -1,15 +1,23 @@
-"""Drills: what can't be run is told, and a planted bug is found. CI runs `make drills-short` beside the tests."""
+"""Drills: what can't be run is told, what does not end is shown, and a planted bug is found.
+
+CI runs `make drills-short` beside these.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from chaos.drills import nodes
 from chaos.drills.backends.proxies import Proxies
 from chaos.drills.drill import Plan, run
 from chaos.drills.faults import FAULTS
+from chaos.drills.observed_node import OBSERVED_NODE
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +44,31 @@ async def test_reads_that_nobody_confirms_are_found_in_one_round(tmp_path: Path)
     result = await run(plan, Proxies((1, 2, 3)), lines.append)
     assert result.report is not None
     assert "answers_are_current" in result.report.violations, result.report
+
+
+async def test_a_node_that_does_not_end_leaves_the_stacks_of_its_threads_and_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "STOP_SECONDS_MAX", 0.0)  # no node is as quick
+    backend = Proxies((1, 2))
+    await backend.open()
+    node = nodes.Node(1, {"n1": 1, "n2": 2}, backend, tmp_path, entry=OBSERVED_NODE)
+    node.start()
+    try:
+        await _until_told(node.log, "node_started")
+        assert not await node.stop()
+    finally:
+        node.kill()
+        await backend.close()
+    told = node.log.read_text()
+    assert "(most recent call first):" in told  # a thread's
+    assert "Stack for <Task" in told
+
+
+async def _until_told(log: Path, text: str) -> None:
+    async with asyncio.timeout(60):
+        while text not in log.read_text():
+            await asyncio.sleep(0.05)
 
 
 def _drills(*arguments: str) -> subprocess.CompletedProcess[str]:
