@@ -24,7 +24,7 @@ SHORT: Final = (
 ROUNDS_MAX: Final = 20
 _ROUND_SECONDS: Final = 15.0
 _SINGLE_SHARE: Final = 0.25
-"""Of the faults that can strike beside another one: those that strike alone, so that their times can be told."""
+"""Of the faults that can strike beside another one: those that strike alone, to learn their times."""
 _APART_SECONDS_MAX: Final = 3.0
 
 

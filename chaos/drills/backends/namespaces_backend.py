@@ -99,8 +99,9 @@ class Namespaces(Backend):
             await self._refuse(receiver)
 
     async def heal(self) -> None:
-        for receiver, senders in tuple(self._lost.items()):
-            senders.clear()
+        for receiver in self._lost.keys() | self._reset.keys():
+            self._lost[receiver].clear()
+            self._reset[receiver].clear()  # of a reset that was cancelled before its end
             await self._refuse(receiver)
         await asyncio.to_thread(self._bad_links.heal)
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +79,7 @@ class LoadProcess:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-            self._lives[-1].killed_at = self._recorder.t
+            self._lives[-1].stood_still_at.append(self._recorder.t)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -87,6 +87,7 @@ class LoadProcess:
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
+        self._lives[-1].stood_still_at.append(self._recorder.t)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -104,21 +105,25 @@ class LoadProcess:
                 self.kill()
 
     def events(self) -> list[AnyEvent]:
-        """Return what all of its lives recorded; what a killed one had begun ended with it."""
+        """Return what all of its lives recorded; what a killed or paused one had begun ended there.
+
+        A lease is no promise of a process that is paused: what it does later is for fencing tokens to refuse.
+        """
         return merged([life.history for life in self._lives]) + [
             event for life in self._lives for event in _cut_short(life)
         ]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Life:
     history: Path
-    killed_at: int | None = None
+    stood_still_at: list[int] = field(default_factory=list)
+    """The moments of its pauses, and of its end if it was killed."""
 
 
 def _cut_short(life: _Life) -> Iterator[AnyEvent]:
-    if life.killed_at is None:
-        return
     effects = [event for event in read_history(life.history) if isinstance(event, Effect)]
-    ended = {effect.token for effect in effects if effect.phase == "end"}
-    yield from (replace(effect, t=life.killed_at, phase="end") for effect in effects if effect.token not in ended)
+    for moment in life.stood_still_at:
+        before = [effect for effect in effects if effect.t <= moment]
+        ended = {effect.token for effect in before if effect.phase == "end"}
+        yield from (replace(effect, t=moment, phase="end") for effect in before if effect.token not in ended)

@@ -13,11 +13,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from chaos.checkers import History
-from chaos.checkers.history.events import AnyEvent, BadHistory, Invoke, Reply, Setup, write_history
+from chaos.checkers.history.events import AnyEvent, BadHistory, Effect, Granted, Invoke, Reply, Setup, write_history
 from chaos.drills.history.exchanges import UNKNOWN, asked, ends
 from chaos.drills.history.observed import read_observed
 from chaos.drills.history.recorded_pool import RecordedPool
-from chaos.drills.history.recorder import Recorder, merged
+from chaos.drills.history.recorder import Recorder, in_order, merged
+from chaos.drills.load.processes import LoadProcess
 from chaos.drills.load.receiver import Receiver
 from chaos.drills.verdict import judge
 from raftsched.exchange import Exchange, HttpPool, Timeouts
@@ -88,6 +89,25 @@ def test_recorders_of_several_processes_share_a_clock_and_no_operation_number(
     calls = [event for event in merged([tmp_path / "ours", tmp_path / "theirs"]) if isinstance(event, Invoke)]
     assert [call.process for call in calls] == ["a", "b", "c"]
     assert len({call.op for call in calls}) == len(calls)
+
+
+def test_what_a_worker_was_doing_ends_when_it_is_paused_or_killed(tmp_path: Path) -> None:
+    harness = Recorder(tmp_path / "harness.jsonl")
+    worker = LoadProcess("asyncio", "worker", [], tmp_path, harness, numbers=range(1, 2))  # it waits for its stdin
+    worker.start()
+    life = Recorder(tmp_path / "worker-0.jsonl", origin_ns=harness.origin_ns)
+    first, paused, killed = (Granted(JOB, 1, number, number) for number in (1, 2, 3))
+    try:
+        for phase, run in (("begin", first), ("end", first), ("begin", paused)):
+            life.effect(phase, run, "worker")
+        worker.pause()
+        for phase, run in (("end", paused), ("begin", killed)):
+            life.effect(phase, run, "worker")
+    finally:
+        worker.kill()
+    effects = [event for event in in_order(worker.events()) if isinstance(event, Effect)]
+    expected = "begin 1, end 1, begin 2, end 2, end 2, begin 3, end 3"  # at the pause, and what it says itself
+    assert ", ".join(f"{effect.phase} {effect.token}" for effect in effects) == expected
 
 
 def test_an_entry_has_the_time_of_the_first_node_that_applied_it_if_all_nodes_were_observed(tmp_path: Path) -> None:
