@@ -47,7 +47,7 @@ class Round:
     heal: int
     end: int
     write_gap_seconds: float
-    """The longest time without an accepted write of a user of raw HTTP, at whichever node."""
+    """The longest time without an accepted write of any user, at whichever node."""
     sdk_wait_seconds: float
     """The longest call of the SDK's client; one that has not ended counts up to the end."""
     overload: str = ""
@@ -89,8 +89,9 @@ async def run_round(scene: Scene, fault: Fault, load: Load, recorder: Recorder) 
         await asyncio.sleep(_QUIET_SECONDS)
     load.check()
     end = recorder.t
-    gap = write_gap_seconds(recorder.events, begin, end)
-    wait = sdk_wait_seconds(load.events_of_processes(), begin, end)
+    of_processes = load.events_of_processes()
+    gap = write_gap_seconds([*recorder.events, *of_processes], begin, end)
+    wait = sdk_wait_seconds(of_processes, begin, end)
     slow = []
     if fault.is_single and made:
         slow += [f"TOO SLOW: no write for {gap:.2f} s"] if gap > WRITE_GAP_SECONDS_MAX else []
@@ -139,7 +140,7 @@ def write_gap_seconds(events: Iterable[AnyEvent], begin: int, end: int) -> float
     """Return the longest time without an accepted submit between two moments."""
     submits = {event.op for event in events if isinstance(event, Invoke) and event.f == "submit"}
     accepted = [event.t for event in events if isinstance(event, Reply) and event.type == "ok" and event.op in submits]
-    moments = [begin, *(t for t in accepted if begin < t < end), end]
+    moments = [begin, *sorted(t for t in accepted if begin < t < end), end]
     return max(later - earlier for earlier, later in pairwise(moments)) / _US
 
 

@@ -42,7 +42,7 @@ def call(
 
 
 def test_the_time_without_a_write_counts_accepted_ones_only_and_reaches_to_both_ends_of_the_round() -> None:
-    events = [*call(1, 0.5, 1.0), *call(2, 1.5, 2.5), *call(3, 3.0, 4.0, kind="fail"), *call(4, 5.0, 5.5)]
+    events = [*call(2, 1.5, 2.5), *call(1, 0.5, 1.0), *call(3, 3.0, 4.0, kind="fail"), *call(4, 5.0, 5.5)]
     assert write_gap_seconds(events, 1 * S, 6 * S) == 3.0  # from 2.5 to 5.5
     assert write_gap_seconds(events, 1 * S, 9 * S) == 3.5  # from 5.5 to the end
     assert write_gap_seconds([], 1 * S, 9 * S) == 8.0
