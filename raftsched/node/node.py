@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from aiohttp import web
 from raftsched import limits, logs, tracing
 from raftsched.api.access.admin_file import AdminFile
 from raftsched.api.access.door import EXECUTOR, CertifiedClient, Door, OpenDoor, TokenDoor
-from raftsched.api.access.origin import origin_for, origin_headers
+from raftsched.api.access.origin import origin_headers
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig, ReadConfig
@@ -39,9 +39,8 @@ from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.codec import CODEC_VERSION, NewWork
+from raftsched.core.operations.codec import CODEC_VERSION
 from raftsched.core.records.api_token import TOKEN_PREFIX, Role
-from raftsched.core.records.backup import LastBackup
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.records.origin import Origin
 from raftsched.core.state.results import Result
@@ -49,11 +48,10 @@ from raftsched.core.state.writes import PutClusterKey, Write
 from raftsched.dashboard.app import add_dashboard
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.encryption.cipher import NO_KEYS, Cipher
-from raftsched.errors import InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
+from raftsched.errors import InvariantBroken, RaftschedError
 from raftsched.free_space import FreeSpace, free_bytes
-from raftsched.leader.leadership import LeaderSettings, Leadership
-from raftsched.metrics.reading import Reading
-from raftsched.metrics.requests import RequestTimes
+from raftsched.leader.settings import LeaderSettings
+from raftsched.node.backend import NodeBackend
 from raftsched.node.backups import Backups
 from raftsched.node.bound_ports import bind_ports
 from raftsched.node.certificates import Certificates
@@ -71,12 +69,9 @@ from raftsched.node.shutdown import Shutdown
 from raftsched.node.spans import JobSpans
 from raftsched.node.state_watch import watch_state
 from raftsched.node.status import StatusReader
-from raftsched.node.unique_keys import keyed
+from raftsched.node.terms import Terms
 from raftsched.ports import Clock, Randomness, Wake
-from raftsched.storage.backup import OpenBackup
 from raftsched.storage.directory import holds_state
-from raftsched.storage.state import State
-from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
 
 log = structlog.get_logger()
 
@@ -86,7 +81,7 @@ _WATCH_SECONDS = 1.0
 
 
 class Node:
-    """One node of the cluster; `run` is its whole life. It is the `Backend` of the API."""
+    """One node of the cluster; `run` is its whole life."""
 
     def __init__(
         self,
@@ -102,8 +97,6 @@ class Node:
         self._read_settings = read_settings
         self._shutdown = shutdown or Shutdown()
         self.node_id = config.node_id
-        self.api_url = config.url_of(config.member.api)
-        self.lease_ttl_ms = round(config.lease_seconds * 1000)
         self.operations_read = CODEC_VERSION
         """The latest version of log entries that this node reads."""
         self._cipher = NO_KEYS
@@ -116,10 +109,7 @@ class Node:
         self._ids = JobIdFactory(randomness.randbytes)
         self._free_space = FreeSpace(self._free_bytes, clock, reserve_bytes=config.disk_reserve_mib << 20)
         self._space = ClusterSpace(self.node_id, clock, self._free_space.look)
-        self._leader_settings = LeaderSettings()
-        self._leadership: Leadership | None = None
         self._spans = JobSpans(time.time_ns) if tracing.is_set_up() else None
-        self._terms: set[asyncio.Task[None]] = set()
         self._executor_token: Callable[[], str] = str
         """Returns the token of this node's executors; "" = they need none."""
         self._expiries: Callable[[], Sequence[Expiry]] = tuple
@@ -138,7 +128,7 @@ class Node:
         self._certificates = Certificates(self.config)
         self._expiries = self._certificates.expiries
         self._secrets = cluster_secrets(self.config)
-        self._door = self._make_door()
+        self._admin = self._read_admin()
         self._cipher = self._make_cipher()
         self._ports = await bind_ports(self.config)
         try:
@@ -146,14 +136,14 @@ class Node:
         finally:
             self._ports.close()
 
-    def _make_door(self) -> Door:
-        """Return who lets callers of the API in; raises `Invalid` for a file of admin tokens that can't be used."""
+    def _read_admin(self) -> AdminFile | None:
+        """Return the admin's tokens, None if nobody needs a token; raises `Invalid` for a file that can't be used."""
         if self.config.auth == "none":
-            return OpenDoor()
+            return None
         admin = AdminFile(Path(self.config.admin_token_file))
         admin.load()
         self._executor_token = lambda: f"{TOKEN_PREFIX}_{EXECUTOR}_{admin.executor_secret}"
-        return TokenDoor(self, admin, _certified_clients(self.config))
+        return admin
 
     async def _run_on_its_disk(self) -> None:
         directory = self.config.directory
@@ -163,27 +153,20 @@ class Node:
         try:
             if cipher:
                 claim.need_key(cipher.checks[0])
+            self._claim = claim
             self._build(directory)
-            self._backups = self._make_backups(directory)
-            self._reencryption = Reencryption(self.node_id, cipher, claim, self._machine, self._journal)
-            self._key_ring = KeyRing(cipher, claim, self._journal, self._on_key)
-            await self._live()
+            self._key_ring = KeyRing(cipher, claim, self._journal, self._terms.on_settings)
+            await self._live(self._make_door())
             self._machine.close()
             log.info("node_stopped")
         finally:
             claim.release()
 
-    def _make_backups(self, directory: Path) -> Backups:
-        return Backups(
-            self._machine,
-            cluster=self.config.cluster,
-            node_id=self.node_id,
-            directory=directory / "snapshots",
-            cipher=self._cipher,
-            reserve_bytes=self.config.disk_reserve_mib << 20,
-            now_ms=self.now_ms,
-            free_bytes=self._free_bytes,
-        )
+    def _make_door(self) -> Door:
+        """Return who lets callers of the API in."""
+        if self._admin is None:
+            return OpenDoor()
+        return TokenDoor(self.backend, self._admin, _certified_clients(self.config))
 
     def _make_cipher(self) -> Cipher:
         """Return the cipher of this node's files; raises `Invalid` naming the setting and the line at fault."""
@@ -197,7 +180,7 @@ class Node:
         self._journal = journal = self._open_journal(directory)
         self._machine = self._open_machine(directory, journal)
         require_cluster_key(self._machine.state.cluster_key, self._cipher.keys)
-        self.events = EventLog(self._machine.state)
+        self._events = EventLog(self._machine.state)
         self._machine.on_changes = self._on_changes
         self._machine.on_records = self._on_records
         self._cluster_clock = ClusterClock(
@@ -221,6 +204,10 @@ class Node:
             now_ms=self._stamp_ms,
             version=lambda: self._replica.operation_version,
         )
+        self._build_services(directory)
+
+    def _build_services(self, directory: Path) -> None:
+        """Make what uses the replicated state: the leader's duties, and what the API shows."""
         self._status = StatusReader(
             config=lambda: self.config,
             machine=self._machine,
@@ -238,6 +225,62 @@ class Node:
             proposer=self._proposer,
             cluster_clock=self._cluster_clock,
             expiries=self._expiries,
+        )
+        self._terms = Terms(
+            machine=self._machine,
+            replica=self._replica,
+            proposer=self._proposer,
+            clock=self._cluster_clock,
+            randomness=self._randomness,
+            metrics=self._metrics,
+            new_job_id=self._new_job_id,
+            propose=self._propose_for_leadership,
+            settings=self._leader_settings,
+            on_fault=self._fail,
+        )
+        self._reencryption = self._make_reencryption()
+        self.backend = NodeBackend(
+            config=lambda: self.config,
+            events=self._events,
+            clock=self._clock,
+            cluster_clock=self._cluster_clock,
+            randomness=self._randomness,
+            machine=self._machine,
+            replica=self._replica,
+            terms=self._terms,
+            space=self._space,
+            status=self._status,
+            metrics=self._metrics,
+            reencryption=self._reencryption,
+            backups=self._make_backups(directory),
+            new_job_id=self._new_job_id,
+            propose=self._propose,
+            on_fault=self._fail,
+        )
+
+    def _leader_settings(self) -> LeaderSettings:
+        config = self.config
+        return LeaderSettings(
+            lease_ttl_ms=round(config.lease_seconds * 1000),
+            cancel_grace_ms=round(config.cancel_grace_seconds * 1000),
+            retention_ms=round(config.retention_seconds * 1000),
+            ageing_ms=max(1, round(config.ageing_seconds * 1000)),
+            key=self._cipher.checks[0] if self._cipher else None,
+        )
+
+    def _make_reencryption(self) -> Reencryption:
+        return Reencryption(self.node_id, self._cipher, self._claim, self._machine, self._journal)
+
+    def _make_backups(self, directory: Path) -> Backups:
+        return Backups(
+            self._machine,
+            cluster=self.config.cluster,
+            node_id=self.node_id,
+            directory=directory / "snapshots",
+            cipher=self._cipher,
+            reserve_bytes=self.config.disk_reserve_mib << 20,
+            now_ms=self._cluster_clock.wall_ms,
+            free_bytes=self._free_bytes,
         )
 
     def _free_bytes(self) -> int:
@@ -293,7 +336,7 @@ class Node:
         )
         return self._transport
 
-    async def _live(self) -> None:
+    async def _live(self, door: Door) -> None:
         """Serve until the process is asked to stop, or until a part fails, whose error is raised."""
         await self._replica.start()
         replica = asyncio.create_task(self._replica.run(), name="replica")
@@ -302,14 +345,14 @@ class Node:
             asyncio.create_task(self._watch_state(), name="verification"),
             asyncio.create_task(self._reencrypt_whenever_asked(), name="re-encryption"),
             asyncio.create_task(self._certificates.keep(), name="certificates"),
-            asyncio.create_task(self._keep_settings(), name="settings"),
+            asyncio.create_task(self._keep_settings(door), name="settings"),
             asyncio.create_task(self._watch_cluster(), name="watch of the cluster"),
             asyncio.create_task(self._metrics.watch_loop(), name="stalls"),
         ]
         executors = [ExecutorProcess(command, token=self._executor_token) for command in commands_of(self.config)]
         executing: list[asyncio.Task[None]] = []
-        app = create_app(self, self._door, tls=self._certificates.api_client)
-        channel = add_dashboard(app, self._door, self.node_id, partial(origin_headers, self._door))
+        app = create_app(self.backend, door, tls=self._certificates.api_client)
+        channel = add_dashboard(app, door, self.node_id, partial(origin_headers, door))
         channel.runner = runner = create_runner(app, stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
@@ -344,8 +387,7 @@ class Node:
         shutdown.begin("a part failed")
         await shutdown.step("API", runner.cleanup(), seconds=limits.API_STOP_SECONDS_MAX)
         await shutdown.step("replica", self._replica.stop(), seconds=limits.REPLICA_STOP_SECONDS_MAX)
-        if self._terms:
-            await shutdown.step("leader's duties", asyncio.wait(self._terms), seconds=limits.DUTIES_STOP_SECONDS_MAX)
+        await shutdown.step("leader's duties", self._terms.wait(), seconds=limits.DUTIES_STOP_SECONDS_MAX)
 
     async def _listen(self, runner: web.AppRunner) -> None:
         await runner.setup()
@@ -360,10 +402,11 @@ class Node:
         )
         notify(READY)
 
-    async def _keep_settings(self) -> None:
+    async def _keep_settings(self, door: Door) -> None:
         if self._read_settings is None:
             return
-        live = LiveSettings(self.config, self._read_settings, self._key_ring, self._secrets, self._adopt)
+        adopt = partial(self._adopt, door)
+        live = LiveSettings(self.config, self._read_settings, self._key_ring, self._secrets, adopt)
 
         def ask() -> None:
             live.ask()
@@ -372,24 +415,15 @@ class Node:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
         await live.keep()
 
-    def _adopt(self, config: NodeConfig, secrets: tuple[bytes, ...]) -> None:
+    def _adopt(self, door: Door, config: NodeConfig, secrets: tuple[bytes, ...]) -> None:
         """Use new settings, which differ only in what may change, and the cluster's secrets of now."""
         self._transport.replace_secrets(secrets)
         self.config = config
         logs.set_level(config.log_level)
         self._free_space.set_reserve(config.disk_reserve_mib << 20)
-        self._leader_settings.retention_ms = round(config.retention_seconds * 1000)
-        self._leader_settings.cancel_grace_ms = round(config.cancel_grace_seconds * 1000)
-        if self._leadership is not None:
-            self._leadership.on_settings()
-        if isinstance(self._door, TokenDoor):
-            self._door.set_clients(_certified_clients(config))
-
-    def _on_key(self) -> None:
-        """Let the cluster know by which key this node encrypts, if it leads."""
-        self._leader_settings.key = self._cipher.checks[0]
-        if self._leadership is not None:
-            self._leadership.on_settings()
+        self._terms.on_settings()
+        if isinstance(door, TokenDoor):
+            door.set_clients(_certified_clients(config))
 
     async def _watch_cluster(self) -> None:
         while True:
@@ -400,7 +434,7 @@ class Node:
         try:
             await watch_state(self.config.directory / "state", self._cipher)
         except InvariantBroken as error:
-            self.fail(error)
+            self._fail(error)
         except OSError as error:
             log.warning("state_not_verified", error=str(error))
 
@@ -408,10 +442,10 @@ class Node:
         try:
             await self._reencryption.run(self._replica.wake)
         except InvariantBroken as error:
-            self.fail(error)
+            self._fail(error)
         except Exception as error:
             log.exception("reencryption_failed")
-            self.fail(InvariantBroken(f"re-encryption failed: {error}"))
+            self._fail(InvariantBroken(f"re-encryption failed: {error}"))
 
     async def _retire(self) -> None:
         """Let another node lead before this one stops."""
@@ -426,61 +460,22 @@ class Node:
     async def _transfer_leadership(self) -> None:
         log.info("leadership_transferred", done=await self._replica.transfer_leadership())
 
-    # -- leading ------------------------------------------------------------------------------------------------------
+    # -- what the parts tell each other -------------------------------------------------------------------------------
 
     def _on_leadership(self, leads: bool) -> None:
-        if leads:
-            self._leader_settings = LeaderSettings(
-                lease_ttl_ms=self.lease_ttl_ms,
-                cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
-                retention_ms=round(self.config.retention_seconds * 1000),
-                ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
-                key=self._cipher.checks[0] if self._cipher else None,
-            )
-            self._leadership = Leadership(
-                state=self._machine.state,
-                propose=self._propose_for_leadership,
-                clock=self._cluster_clock,
-                randomness=self._randomness,
-                new_job_id=self.new_job_id,
-                settings=self._leader_settings,
-            )
-            self._leadership.start()
-            self._metrics.events.named_queues(self._machine.state)
-            self._proposer.begin_with(self._leadership.preface, self._leadership.note_silence)
-            log.info("leading", term=self._replica.term)
-            self._spawn(self._leadership.wait())
-        elif self._leadership is not None:
-            retired, self._leadership = self._leadership, None
-            retired.retire()
-            self._proposer.begin_with(None)
-            self._spawn(retired.stop())
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._terms.add(task)
-        task.add_done_callback(self._on_duty_done)
-
-    def _on_duty_done(self, task: asyncio.Task[None]) -> None:
-        self._terms.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._fault.done():
-            self._fault.set_exception(error)
+        self._terms.on_leadership(leads)
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
-        self.events.feed(self._machine.state, changes=changes)
-        if self._leadership is not None:
-            self._metrics.events.on_changes(changes)
-            self._leadership.on_changes(changes)
+        self._events.feed(self._machine.state, changes=changes)
+        self._terms.on_changes(changes)
 
     def _on_records(self, records: Sequence[Write]) -> None:
-        self.events.feed(self._machine.state, records=records)
+        self._events.feed(self._machine.state, records=records)
         if any(isinstance(record, PutClusterKey) for record in records) and (
             warning := self._status.encryption_warning()
         ):
             log.error("encryption_keys_differ", reason=warning)
-        if self._leadership is not None:
-            self._metrics.events.on_records(records)
-            self._leadership.on_records(records)
+        self._terms.on_records(records)
 
     def _stamp_ms(self) -> TimeMs:
         """The stamp of a log entry; raises `Unavailable` if nothing is accepted, or the cluster's time is not known."""
@@ -488,128 +483,21 @@ class Node:
             raise self._replica.refusal()
         return self._cluster_clock.stamp_ms()
 
-    # -- the API's backend --------------------------------------------------------------------------------------------
-
-    @property
-    def is_leading(self) -> bool:
-        return self._replica.is_leading
-
-    def leader_url(self) -> str | None:
-        leader = self._replica.leader_id
-        return None if leader == self.node_id else self._url_of(leader)
-
-    def _url_of(self, node_id: str) -> str | None:
-        member = next((member for member in self._replica.members if member.id == node_id), None)
-        return self.config.url_of(member.api) if member is not None and member.api else None
-
-    @property
-    def leader_change_count(self) -> int:
-        return self._replica.leader_change_count
-
-    async def leader_change(self, since: int) -> None:
-        await self._replica.leader_change(since)
-
-    def round_trip_ms(self) -> int:
-        return self._replica.round_trip_ms
-
-    def fresh_state(self) -> State:
-        self._replica.check_fresh()
-        return self._machine.state
-
-    async def confirm_lead(self) -> None:
-        await self._replica.confirm_lead()
-
-    def stale_state(self) -> tuple[State, int]:
-        if reason := self._replica.difference:
-            raise Unavailable(reason)
-        return self._machine.state, self._replica.leader_age_ms()
+    def _new_job_id(self) -> JobId:
+        return self._ids.next(self._cluster_clock.wall_ms())
 
     def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
         """Propose grants for workers and the leader's own operations: never refused because the disks are nearly full."""
-        return self._traced(operation)
+        return self._propose(operation)
 
-    def _traced(self, operation: Operation, origin: Origin | None = None) -> asyncio.Future[Result]:
+    def _propose(self, operation: Operation, origin: Origin | None = None) -> asyncio.Future[Result]:
         proposal = self._proposer.propose(operation, origin)
         return proposal if self._spans is None else self._spans.follow(operation, proposal)
 
-    def leadership(self) -> Leadership:
-        self._replica.check_fresh()
-        if self._leadership is None:
-            raise NotLeader(self._replica.leader_id)
-        return self._leadership
-
-    def propose(self, operation: Operation) -> asyncio.Future[Result]:
-        if self._space.refusal and isinstance(operation, NewWork):
-            refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-            refused.set_exception(StorageFull(self._space.refusal))
-            return refused
-        return self._traced(keyed(operation, self._machine.state), origin_for(operation))
-
-    def new_job_id(self) -> JobId:
-        return self._ids.next(self.now_ms())
-
-    def now_ms(self) -> int:
-        return self._cluster_clock.wall_ms()
-
-    def wall_ms(self) -> int:
-        return self._clock.wall_ms()
-
-    def jitter(self) -> int:
-        return self._randomness.randint(-1000, 1000)
-
-    def encryption(self) -> EncryptionStatus:
-        return self._reencryption.status()
-
-    def reencrypt(self) -> EncryptionStatus:
-        self._reencryption.ask()
-        return self._reencryption.status()
-
-    async def backup(self) -> OpenBackup:
-        if reason := self._replica.idle_reason:
-            raise Unavailable(reason)
-        if self._replica.status().incoming_snapshot_bytes is not None:
-            raise Unavailable("this node receives a snapshot, since it is far behind: ask another node")
-        return await self._backups.take()
-
-    def last_backup(self) -> LastBackup | None:
-        return self._machine.state.last_backup
-
-    @property
-    def request_times(self) -> RequestTimes:
-        return self._metrics.requests
-
-    def readings(self) -> Iterator[Reading]:
-        return self._metrics.readings(self._leadership)
-
-    def cluster_status(self) -> ClusterStatus:
-        return self._status.cluster()
-
-    def facts(self) -> NodeFacts:
-        return self._status.facts()
-
-    def readiness(self) -> tuple[bool, str]:
-        return self._status.readiness()
-
-    def fail(self, error: InvariantBroken) -> None:
+    def _fail(self, error: BaseException) -> None:
+        """Stop this node because of an error, the first one if there are several."""
         if not self._fault.done():
             self._fault.set_exception(error)
-
-    async def transfer_leadership(self, to: str = "") -> bool:
-        return await self._replica.transfer_leadership(to)
-
-    async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
-        await self._replica.change_members(lambda members: members.with_joining(Member(node_id, raft, api)))
-        log.info("member_added", id=node_id, raft=raft, api=api)
-        return self.cluster_status().nodes
-
-    async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
-        if node_id == self.node_id and self.is_leading and len(self._replica.members) > 1:
-            # A leader that removes itself causes an election; its successor can remove it without one.
-            log.info("leadership_transferred", done=await self._replica.transfer_leadership(), reason="removed")
-            self._replica.check_fresh()
-        await self._replica.change_members(lambda members: members.without(node_id))
-        log.info("member_removed", id=node_id)
-        return self.cluster_status().nodes
 
 
 def _certified_clients(config: NodeConfig) -> list[CertifiedClient]:

@@ -43,7 +43,7 @@ def ask(world: World, operation: Operation) -> str:
     outcome: list[str] = []
 
     async def propose(node: SimulatedNode) -> object:
-        return await node.propose(operation)
+        return await node.backend.propose(operation)
 
     def answer(result: object, error: BaseException | None) -> None:
         assert error is None or isinstance(error, StorageFull), error
@@ -62,7 +62,7 @@ def submit(world: World, number: int) -> str:
 
 def warning_of(host: Host) -> str:
     assert host.node is not None
-    return host.node.readiness()[1]
+    return host.node.backend.readiness()[1]
 
 
 def cancel(number: int) -> CancelJob:
@@ -104,7 +104,7 @@ def test_jobs_are_refused_before_a_majority_of_disks_is_full_and_cancels_pass(wo
     assert ask(world, cancel(1)) == "done"
     assert "too few nodes have free disk space" in warning_of(leader)
     assert leader.node is not None
-    status = leader.node.cluster_status()
+    status = leader.node.backend.cluster_status()
     assert "too few nodes have free disk space" in status.warning
     assert {node.id for node in status.nodes if node.disk_low} == {host.id for host in (*low, others[-1])}
     for host in low:

@@ -32,7 +32,7 @@ def world() -> Iterator[World]:
     """Three nodes, one of which leads; nothing befalls them but what a test does."""
     world = World(1, 3, alter=calm)
     world.start()
-    while world.leader is None or not world.leader.node or not world.leader.node.is_leading:
+    while world.leader is None or not world.leader.node or not world.leader.node.backend.is_leading:
         world.run(0.1)
     world.run(0.5)
     yield world

@@ -17,10 +17,10 @@ def test_a_node_serves_workers_from_the_moment_it_leads(monkeypatch: pytest.Monk
 
     def ask_and_look(node: SimulatedNode) -> None:
         look(node)
-        if node.is_built and node.is_leading:
+        if node.is_built and node.backend.is_leading:
             try:
-                assert node._leadership is not None
-                node._leadership.workers_for("mail")
+                assert node._terms.current is not None
+                node._terms.current.workers_for("mail")
                 served.add(node.term)
             except NotLeader:
                 turned_away.add(node.term)

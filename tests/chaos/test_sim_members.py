@@ -148,7 +148,7 @@ def test_a_node_that_joins_tells_how_far_its_snapshot_is() -> None:
         assert world.leader is not None
 
         async def submit(node: SimulatedNode) -> None:
-            await asyncio.gather(*(node.propose(submit_operation(number)) for number in range(200)))
+            await asyncio.gather(*(node.backend.propose(submit_operation(number)) for number in range(200)))
 
         world.leader.request(submit, lambda _result, _error: None)
         world.run(2.0)
@@ -157,7 +157,7 @@ def test_a_node_that_joins_tells_how_far_its_snapshot_is() -> None:
         for _ in range(4_000):
             world.run(0.005)
             if joining.node is not None and joining.node.is_built:
-                is_ready, text = joining.node.readiness()
+                is_ready, text = joining.node.backend.readiness()
                 if is_ready:
                     break
                 if told[-1:] != [text]:

@@ -44,7 +44,7 @@ def _serves(stage: Stage) -> Play:
     if stage.engine(leader).commit_index <= committed:
         stage.fault("nothing was written")
     for node_id in stage.ids:
-        is_ready, text = stage.node(node_id).readiness()
+        is_ready, text = stage.node(node_id).backend.readiness()
         if not is_ready or text:
             stage.fault(f"{node_id} complains: {is_ready} {text}")
 
@@ -54,7 +54,7 @@ def _says_why(stage: Stage) -> Play:
     told: set[str] = set()
     for _ in range(300):
         yield 0.1
-        told |= {stage.node(node_id).readiness()[1] for node_id in stage.ids}
+        told |= {stage.node(node_id).backend.readiness()[1] for node_id in stage.ids}
     if not any("round trip" in text and "election_seconds_min" in text for text in told):
         stage.fault(f"nobody names the round trip: {sorted(told)}")
     if any("clock" in text for text in told):

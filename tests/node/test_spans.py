@@ -27,15 +27,15 @@ PRINTS_ITS_TRACE = ["sh", "-c", 'printf "%s" "$TRACEPARENT"']
 
 
 @asynccontextmanager
-async def running_node(directory: Path) -> AsyncIterator[Node]:
-    """A node of one, in this process."""
+async def running_node(directory: Path) -> AsyncIterator[str]:
+    """Run a node of one, in this process; yield the URL of its API."""
     shutdown = Shutdown(leave=lambda _code: None)
     member = Member("n1", *map("127.0.0.1:{}".format, free_ports(2)))
     config = NodeConfig(node_id="n1", data_dir=str(directory), nodes=(member,), auth="none")
     node = Node(config, clock=SystemClock(), randomness=Random(1), shutdown=shutdown)
     running = asyncio.create_task(node.run())
     try:
-        yield node
+        yield config.url_of(member.api)
     finally:
         shutdown.ask("the test is over")
         await running
@@ -45,15 +45,15 @@ async def running_node(directory: Path) -> AsyncIterator[Node]:
 
 async def test_a_trace_shows_request_commit_wait_and_outcome_of_a_shell_job(tmp_path: Path) -> None:
     with recorded_spans() as spans:
-        async with running_node(tmp_path / "data") as node, Client(node.api_url, settings=QUICK) as client:
-            worker = Worker(node.api_url, settings=SETTINGS, queues=["shell"])
+        async with running_node(tmp_path / "data") as url, Client(url, settings=QUICK) as client:
+            worker = Worker(url, settings=SETTINGS, queues=["shell"])
             worker.execute("shell", ShellExecutor(allow=None, grace_seconds=0.3).run)
             async with serving(worker):
                 with trace.get_tracer("shop").start_as_current_span("order"):
                     job = await client.shell(PRINTS_ITS_TRACE)
                 result = await job.wait(timeout=WAIT_SECONDS)
                 found = by_name(spans)
-                async with aiohttp.ClientSession(node.api_url) as session:  # no client of ours, which begins a trace
+                async with aiohttp.ClientSession(url) as session:  # no client of ours, which begins a trace
                     reply = await session.post("/api/v1/jobs", json={"shell": {"argv": PRINTS_ITS_TRACE}})
                     untraced = (await reply.json())["id"]
                 await client.wait(untraced, timeout=WAIT_SECONDS)

@@ -59,7 +59,7 @@ class SimulatedNode(Node):
         self._host.world.recorder.started(self.node_id, self.state.applied_index, self._journal)
         await self._replica.start()
         runner = create_runner(
-            create_app(self, OpenDoor(), http=SimulatedPool(decompress=False)), stop_seconds=_API_STOP_SECONDS
+            create_app(self.backend, OpenDoor(), http=SimulatedPool(decompress=False)), stop_seconds=_API_STOP_SECONDS
         )
         await self._listen(runner)
         replica = asyncio.create_task(self._replica.run(), name="replica")
@@ -73,10 +73,11 @@ class SimulatedNode(Node):
             if part.done():
                 part.result()
         await self._retire()
-        self._is_stopping = True
         await runner.cleanup()
         await self._replica.stop()
-        await asyncio.gather(*self._terms)
+        await self._terms.wait()
+        if self._fault.done():
+            self._fault.result()
         await replica
         self._machine.close()
 
@@ -111,6 +112,9 @@ class SimulatedNode(Node):
             cipher=self._cipher,
         )
         return self._journal
+
+    def _make_reencryption(self) -> Any:
+        """Return nothing: a simulated node has no `node.json`, and nobody asks it to move its data to another key."""
 
     def _replica_settings(self, directory: Path) -> ReplicaSettings:
         rates = self._host.world.rates

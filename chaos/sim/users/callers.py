@@ -145,5 +145,5 @@ def or_refuse(result: Result) -> Result:
 
 async def propose(node: SimulatedNode, operation: Operation) -> tuple[Result, int]:
     """Propose, as the API's handlers do; return the result and the index of the state that answers."""
-    result = await node.propose(operation)
+    result = await node.backend.propose(operation)
     return result, node.state.applied_index

@@ -52,9 +52,9 @@ class Submission:
         self.max_lost_workers = _LOST_WORKERS_MAX[op % len(_LOST_WORKERS_MAX)]
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
-        now_ms = node.now_ms()
+        now_ms = node.backend.now_ms()
         return SubmitJob(
-            id=node.new_job_id(),
+            id=node.backend.new_job_id(),
             tenant=self.tenant,
             spec=JobSpec(
                 name=self.name,
@@ -201,12 +201,12 @@ class Client:
         node_id = random.choice(self._world.ids) if stale or random.random() < 0.5 else self._caller.node
 
         async def handler(node: SimulatedNode) -> dict[str, Any]:
-            state = node.stale_state()[0] if stale else node.fresh_state()
+            state = node.backend.stale_state()[0] if stale else node.backend.fresh_state()
             job = state.job(job_id)
             if job is None or job.tenant != tenant:
                 raise NotFound("there is no such job")
             return {
-                "status": job.status_at(node.now_ms()).label,
+                "status": job.status_at(node.backend.now_ms()).label,
                 "attempt": job.attempt_number,
                 "revision": job.revision,
                 "applied": state.applied_index,

@@ -54,7 +54,7 @@ class SpecialSubmission(Submission):
         )
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
-        now_ms = node.now_ms()
+        now_ms = node.backend.now_ms()
         options = replace(
             self.options,
             expires_at_ms=TimeMs(now_ms + self.expires_ms) if self.expires_ms else None,
@@ -155,7 +155,7 @@ class Controller(FeatureUser):
         queue = self._random.choice((None, *FEATURE_QUEUES))
 
         def make(node: SimulatedNode) -> AmendJob:
-            due_at_ms = node.now_ms() + delay_ms if delay_ms else delay_ms
+            due_at_ms = node.backend.now_ms() + delay_ms if delay_ms else delay_ms
             changes = SpecChanges(queue=queue, priority=priority, lost_workers_max=lost_workers_max)
             return AmendJob(job_id, TENANT, changes, due_at_ms, actor="simulator")
 

@@ -208,7 +208,7 @@ class WorkflowUser(FeatureUser):
             result: Result | None = None
             parts = intent.operations(node)
             for part in parts:
-                result = await node.propose(part)
+                result = await node.backend.propose(part)
                 if isinstance(result, Refused) or (isinstance(result, WorkflowSaved) and result.duplicate):
                     break
             assert result is not None

@@ -95,7 +95,7 @@ class ScheduleIntent:
         )
 
     def operation(self, node: SimulatedNode) -> SaveSchedule:
-        now_ms = TimeMs(node.now_ms())
+        now_ms = TimeMs(node.backend.now_ms())
         known = named_schedule(node, self.name)
         timing = Timing(
             every=self.every,
@@ -108,7 +108,7 @@ class ScheduleIntent:
             timing = known.timing
         next_ms = fire_times_of(timing, from_ms=now_ms).next_after(now_ms)
         return SaveSchedule(
-            id=ScheduleId(node.new_job_id()),
+            id=ScheduleId(node.backend.new_job_id()),
             tenant=TENANT,
             name=self.name,
             timing=timing,
@@ -150,7 +150,7 @@ def _notice(random: Random, number: int) -> Notice:
 
 
 def named_schedule(node: SimulatedNode, name: str) -> Schedule | None:
-    state = node.fresh_state()
+    state = node.backend.fresh_state()
     schedule_id = state.schedule_id_for_name(TENANT, name)
     return None if schedule_id is None else state.schedule(schedule_id)
 
@@ -169,7 +169,7 @@ def _passed_count(known: Schedule | None, now_ms: int) -> int:
 
 def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: Overlap, call: bytes) -> RunSchedule:
     """One run now, or runs for the latest instants that have passed; `call` is the same where it is sent again."""
-    now_ms = node.now_ms()
+    now_ms = node.backend.now_ms()
     moments = [now_ms]
     if kind is FiringKind.BACKFILL:
         fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
@@ -178,7 +178,7 @@ def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: 
         while following is not None and following <= now_ms and len(moments) < _BACKFILLED_MAX:
             moments.append(following)
             following = fire_times.next_after(following)
-    decisions = tuple(Decision(TimeMs(at_ms), node.new_job_id(), TimeMs(now_ms)) for at_ms in moments)
+    decisions = tuple(Decision(TimeMs(at_ms), node.backend.new_job_id(), TimeMs(now_ms)) for at_ms in moments)
     is_trigger = kind is FiringKind.MANUAL
     return RunSchedule(
         schedule.id,
@@ -240,9 +240,9 @@ class WorkflowIntent:
 
     def operations(self, node: SimulatedNode) -> list[SubmitWorkflow]:
         """Its parts."""
-        now_ms = node.now_ms()
-        workflow_id = WorkflowId(node.new_job_id())
-        ids = [node.new_job_id() for _ in self.tasks]
+        now_ms = node.backend.now_ms()
+        workflow_id = WorkflowId(node.backend.new_job_id())
+        ids = [node.backend.new_job_id() for _ in self.tasks]
         jobs = [self._job(number, workflow_id, ids, now_ms) for number in range(len(self.tasks))]
         return [
             SubmitWorkflow(

@@ -109,7 +109,7 @@ class WorkerProcess:
         capacity = random.choice((1, 1, 2, 4))
 
         async def handler(node: SimulatedNode) -> tuple[list[Grant], int]:
-            leadership = node.leadership()
+            leadership = node.backend.leadership()
             grants = await leadership.lease(
                 worker, queues, capacity, _WAIT_SECONDS, region=region, names=names or None, tenant=tenant or None
             )
@@ -209,7 +209,7 @@ class WorkerProcess:
 
         async def handler(node: SimulatedNode) -> tuple[bool, bool, int]:
             runs = ((job_id, grant.run, FencingToken(grant.token)),)
-            answer = (await node.leadership().heartbeat(worker, runs))[0]
+            answer = (await node.backend.leadership().heartbeat(worker, runs))[0]
             return answer.valid, answer.cancel_requested, node.state.applied_index
 
         def answer(found: tuple[bool, bool, int]) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class Faults:
             return
         if leader is not None and leader.node is not None and leader.loop is not None:
             self._struck("transfer", leader.id)
-            leader.request(lambda node: node.transfer_leadership(), lambda _result, _error: None)
+            leader.request(lambda node: node.backend.transfer_leadership(), lambda _result, _error: None)
             if self._random.random() < 0.5:
                 self._deafen(leader.id, after=0.02 * self._random.random(), seconds=0.5)
 

@@ -168,7 +168,7 @@ class Operator:
                 await self._join(self._new_host(), patience=patience)
                 return
             if world.membership.member(host.id) is None:
-                await self._ask("add", lambda node: node.add_member(host.id, raft=member.raft, api=member.api))
+                await self._ask("add", lambda node: node.backend.add_member(host.id, raft=member.raft, api=member.api))
             elif world.timeline.now > give_up_at and not world.is_healed:
                 world.count("members: add given up")
                 await self._remove(host)
@@ -181,7 +181,7 @@ class Operator:
         world = self._world
         self._leaving = host.id
         while world.membership.member(host.id) is not None:
-            await self._ask("remove", lambda node: node.remove_member(host.id))
+            await self._ask("remove", lambda node: node.backend.remove_member(host.id))
             await self._pause()
         self._leaving = ""
         world.count("members: remove done")

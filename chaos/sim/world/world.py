@@ -334,7 +334,7 @@ class World:
                 continue
             if self.rates.asks_majorities and self.random.random() < _ASKING_PROBES:
                 self.ask_majority(host)
-            for what, ask in (("answer reads", node.fresh_state), ("renew leases", node.leadership)):
+            for what, ask in (("answer reads", node.backend.fresh_state), ("renew leases", node.backend.leadership)):
                 with suppress(Unavailable):
                     ask()
                     self.counts["probes"] += 1
@@ -351,7 +351,7 @@ class World:
         acknowledged = self.recorder.acknowledged_index
 
         async def read(node: SimulatedNode) -> int:
-            await node.confirm_lead()
+            await node.backend.confirm_lead()
             return node.state.applied_index
 
         def answer(result: object, error: BaseException | None) -> None:

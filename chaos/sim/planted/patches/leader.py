@@ -15,17 +15,17 @@ from raftsched.leader.leases.evidence import Evidence
 from raftsched.leader.leases.keeper import LeaseKeeper, _Lease
 from raftsched.leader.leases.outage import Outage
 from raftsched.leader.now import Now
-from raftsched.node.node import Node
+from raftsched.node.backend import NodeBackend
 
 
 def leads_without_contact(patch: Any) -> None:
     """A leader that was cut off continues to renew leases."""
-    original = Node.leadership
+    original = NodeBackend.leadership
 
-    def leadership(self: Node) -> Any:
-        return self._leadership if self._leadership is not None else original(self)
+    def leadership(self: NodeBackend) -> Any:
+        return self._terms.current or original(self)
 
-    patch.setattr(Node, "leadership", leadership)
+    patch.setattr(NodeBackend, "leadership", leadership)
 
 
 def expires_early_after_an_election(patch: Any) -> None:

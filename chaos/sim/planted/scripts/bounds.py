@@ -154,11 +154,11 @@ def time_goes_back_before_anybody_asks(stage: Stage) -> Play:
     stamped_ms = node.state.cluster_time_ms
     for node_id in stage.ids:
         stage.host(node_id).set_wall_error(_AHEAD_MS)
-    yield from stage.until(lambda: node.now_ms() - world.wall_ms > _AHEAD_MS // 2)
+    yield from stage.until(lambda: node.backend.now_ms() - world.wall_ms > _AHEAD_MS // 2)
     yield 1.1  # a leader looks at its timers once a second
     for node_id in stage.ids:
         stage.host(node_id).set_wall_error(0)
-    yield from stage.until(lambda: node.now_ms() - world.wall_ms < _AHEAD_MS // 2)
+    yield from stage.until(lambda: node.backend.now_ms() - world.wall_ms < _AHEAD_MS // 2)
     if node.state.cluster_time_ms > stamped_ms:
         raise NotReached("a stamp keeps time from going back")
     stage.lease_and_die()
@@ -169,7 +169,7 @@ def a_stranger_sends_a_command(stage: Stage) -> Play:
     leader = yield from stage.settled()
     node = stage.node(leader)
     operation = Submission(stage.world, stage.world.recorder.new_op(), "").operation(node)
-    command = pickle.dumps(encode_batch(TimeMs(node.now_ms()), (operation,)))
+    command = pickle.dumps(encode_batch(TimeMs(node.backend.now_ms()), (operation,)))
     body = msgpack.packb({"type": "apply_command", "command": command}, use_bin_type=True)
     stage.receive(leader, stage.others(leader)[0], struct.pack(">I", len(body)) + body)
     yield 0.5

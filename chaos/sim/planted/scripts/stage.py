@@ -154,7 +154,7 @@ class Stage:
     def serves(self, node_id: str) -> bool:
         """Whether it would answer a fresh read."""
         try:
-            self.node(node_id).fresh_state()
+            self.node(node_id).backend.fresh_state()
         except (Unavailable, NotReached):
             return False
         return True
@@ -234,7 +234,7 @@ class Stage:
         self.host(node_id).start()
 
     def transfer_leadership(self, node_id: str) -> None:
-        self.request(node_id, lambda node: node.transfer_leadership())
+        self.request(node_id, lambda node: node.backend.transfer_leadership())
 
     def request(self, node_id: str, handler: Callable[[SimulatedNode], Any]) -> None:
         """Have a handler run at a node; nobody waits for its answer."""
