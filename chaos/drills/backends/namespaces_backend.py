@@ -56,6 +56,7 @@ class Namespaces(Backend):
 
     async def open(self) -> None:
         """Make the usual links; all else was made before any thread, since threads begin on the host of their maker."""
+        self._writing = asyncio.Lock()  # of this event loop: each drill has one of its own
         await asyncio.to_thread(self._bad_links.heal)
 
     async def close(self) -> None:

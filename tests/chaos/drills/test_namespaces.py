@@ -26,6 +26,23 @@ class Rules:
         self.lost[number], self.reset[number] = lost, reset
 
 
+def test_a_backend_that_has_served_one_drill_serves_the_next_in_another_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = Rules()
+    monkeypatch.setattr(namespaces_backend, "Network", lambda _subnet, _hosts: rules)
+    backend = Namespaces((1, 2, 3))
+
+    async def drill() -> None:
+        await backend.open()
+        await asyncio.gather(*(backend.cut(sender, receiver) for sender in (1, 2, 3) for receiver in (1, 2, 3)))
+        await backend.heal()
+
+    for _ in range(2):
+        asyncio.run(drill())
+    assert rules.lost == {1: [], 2: [], 3: []}
+
+
 async def test_a_heal_takes_back_cuts_and_a_reset_that_was_cancelled_in_its_midst(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
