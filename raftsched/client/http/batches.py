@@ -8,7 +8,7 @@ A refusal by a proxy (its 403 or 502) may concern one item or all of them. So re
 batch, and requests shrink, down to one item, until one succeeds; then they grow again. There is one attempt for each
 pause, for any number of items.
 
-A node that does not answer, or defers all items, is passed over: it may be isolated, or its disk may hang.
+A node that does not answer, or defers all items, is passed over: it may be cut off, or its disk may hang.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class BatchSender:
         again = _unsettled(items, answers)
         quotas = [item.latest_error for item in again if isinstance(item.latest_error, QuotaExceeded)]
         if len(again) == len(items) and not quotas:
-            self._connection.nodes.pass_over(hedged.answered_by)
+            self._connection.nodes.refused(hedged.answered_by)
         return again, max((error.retry_after_seconds for error in quotas), default=0.0)
 
     async def _refused(self, items: Sequence[OutgoingItem], failure: Failure) -> tuple[Sequence[OutgoingItem], float]:

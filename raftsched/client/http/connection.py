@@ -269,7 +269,9 @@ class Connection:
             is_overload = status in _OVERLOAD or leader == base
             failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
             if failure.error.retryable and not isinstance(failure.error, QuotaExceeded):
-                self.nodes.pass_over(base)
+                self.nodes.refused(base)
+        else:
+            self.nodes.served(base)
         if leader:
             self.nodes.follow(leader)
             self._learn(leader)

@@ -8,6 +8,10 @@ A node that failed or did not answer is suspected: it gets no work while another
 work before it has answered as a node. It may be unreachable from here, or belong to another service (NAT, published
 ports, a load balancer). Both are probed in the background, at growing intervals; an answer clears them.
 
+A node that answers but can't serve has refused. It is asked again once a node has served, or all have refused; until then
+nobody follows it, whoever names it as the leader: nodes that are cut off together with their leader do so for as long as
+that lasts.
+
 This module is pure: time is a parameter, and it sends nothing.
 """
 
@@ -72,6 +76,8 @@ class Nodes:
         self._follows: Final = follow_leader
         self._leader = ""
         """Named by the latest reply, until it fails."""
+        self._refused: set[str] = set()
+        """Those that refused since a node served."""
         self.current = self._configured[0]
         self.probe_at = inf
         """Time of the next probe; `due` returns its nodes."""
@@ -111,13 +117,13 @@ class Nodes:
             self._known[url] = _NodeState(is_configured=False)
             self._find_probe()
         self._leader = url
-        if self._is_fine(url):
+        if self._is_fine(url) and url not in self._refused:
             self.current = url
 
     # -- results of requests ------------------------------------------------------------------------------------------
 
     def answered(self, url: str) -> None:
-        """Note that `url` is reachable: it gets work, at once if it leads."""
+        """Note that `url` is reachable: it gets work, at once if it leads and has not refused."""
         state = self._known.get(url)
         if state is None:
             return
@@ -126,8 +132,13 @@ class Nodes:
             state.failure_count = 0
             state.probe_at = inf
             self._find_probe()
-        if url == self._leader:
+        if url == self._leader and url not in self._refused:
             self.current = url
+
+    def served(self, url: str) -> None:
+        """Note that `url` did what it was asked for, so that others may be able to as well."""
+        self._refused.clear()
+        self.answered(url)
 
     def failed(self, url: str, now: float) -> None:
         """Suspect `url`, which could not be reached or did not answer, and choose another one."""
@@ -143,12 +154,20 @@ class Nodes:
             self._leader = ""
         self.pass_over(url)
 
+    def refused(self, url: str) -> None:
+        """Choose another node, if there is any, since `url` answers but can't serve now."""
+        self._refused.add(url)
+        if all(other in self._refused for other in self._known if self._is_fine(other)):
+            self._refused = {url}
+        self.pass_over(url)
+
     def pass_over(self, url: str) -> None:
-        """Choose another node, if there is any, since `url` can't serve now."""
+        """Choose another node, if there is any: one that neither failed nor refused, if there is one."""
         if url == self.current:
             others = self._after(url)
             fine = [other for other in others if self._is_fine(other)]
-            self.current = (fine or others or [url])[0]
+            willing = [other for other in fine if other not in self._refused]
+            self.current = (willing or fine or others or [url])[0]
 
     def another(self, asked: Collection[str]) -> str | None:
         """Return a node that is not suspected and not in `asked`; None if there is none."""

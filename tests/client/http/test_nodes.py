@@ -85,6 +85,24 @@ def test_node_that_answers_after_it_lost_the_lead_gets_no_work_for_it() -> None:
     assert known.current == A
 
 
+def test_node_that_refused_is_not_followed_until_another_one_has_served_or_all_have_refused() -> None:
+    """A leader without a majority, and a follower on its side that names it as long as it is cut off."""
+    known = nodes(A, B, C, D)
+    for refusing in (A, B):
+        known.answered(refusing)
+        known.refused(refusing)
+        known.follow(A)
+    assert known.current == C
+    known.served(C)
+    known.follow(A)
+    assert known.current == A
+    asked = []
+    for _ in range(5):  # an election of them all: nobody is left out, in turn
+        asked.append(known.current)
+        known.refused(known.current)
+    assert asked == [A, B, C, D, A]
+
+
 def test_address_that_never_answered_is_probed_ever_less_often_and_gets_no_work() -> None:
     """Case N08: three addresses that only the cluster can reach."""
     known = nodes(A)
