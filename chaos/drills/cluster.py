@@ -12,6 +12,7 @@ from typing import Any, Final
 import aiohttp
 
 from chaos.drills.nodes import Node
+from raftsched.node.shutdown import EXIT_FAULT
 
 MakeNode = Callable[[int, Mapping[str, int]], Node]
 """(number of a host, hosts of all nodes by id) -> a node that is not started."""
@@ -99,10 +100,13 @@ class Cluster:
     async def healthy(self, *, seconds: float = 60.0) -> str:
         """Wait until every node is ready, has a leader, and has applied almost what it has.
 
-        Return "", or after `seconds` what is missing.
+        Return "", or after `seconds` what is missing. Nodes that stop because their disk was full are started again.
         """
         deadline = time.monotonic() + seconds
         while (missing := await self._missing()) and time.monotonic() < deadline:
+            for node in self.nodes:
+                if node.was_full and node.exit_code == EXIT_FAULT:
+                    node.start()
             await asyncio.sleep(_POLL_SECONDS)
         return missing
 

@@ -53,6 +53,8 @@ class Node:
         self.release: Path | None = None
         """The directory that holds the package that it runs; None = this source."""
         self.is_paused = False
+        self.was_full = False
+        """Its disk was full in this round: it may stop because of that also later, and is then started again."""
         self.disk.mkdir()
         self._config.write_text(_SETTINGS + configuration + backend.config(number, hosts))
 

@@ -116,6 +116,8 @@ async def run_round(scene: Scene, fault: Fault, load: Load, recorder: Recorder) 
 async def _strike(scene: Scene, fault: Fault, recorder: Recorder, violations: list[str]) -> str:
     """Let a fault strike, last and heal; return its target."""
     scene.not_made = {}
+    for node in scene.nodes:
+        node.was_full = False
     target, has_struck = "", False
     try:
         async with fault.strike(scene) as target:

@@ -13,7 +13,7 @@ from raftsched.consensus.raft.log import entry_versions as versions
 from raftsched.consensus.raft.log.entry_versions import PeerVersion
 
 SEEDS = [seed for seed in range(1, 100) if upgrade_dice(seed).random() < SHARE]
-WHOLE, HALF = (16, 99), 95
+WHOLE, HALF = (16, 99), 124
 """Seeds: all hosts are upgraded, one goes back and is upgraded again; one host never is."""
 
 

@@ -163,6 +163,7 @@ async def full_all(scene: Scene) -> AsyncIterator[str]:
 def _fill(node: Node) -> None:
     """Take all that is free on a disk, while its node writes to it as well; never that of this machine."""
     path = _filling(node)
+    node.was_full = True
     if not os.path.ismount(node.disk):
         raise RuntimeError(f"{node.id} has no disk of its own any more: a fault before this one was not healed")
     free = os.statvfs(node.disk)

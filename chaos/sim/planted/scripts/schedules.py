@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import methodcaller
+from functools import partial
 
+from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.planted.scripts.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
 from raftsched.consensus.raft.messages import READ_ROUND_OK, TIMEOUT_NOW, VOTE, VOTE_REQUEST, Message
@@ -260,6 +261,10 @@ def a_voter_restarts_after_its_vote(stage: Stage) -> Play:
 # -- members ----------------------------------------------------------------------------------------------------------
 
 
+async def _remove(node_id: str, asked: SimulatedNode) -> None:
+    await asked.backend.remove_member(node_id)
+
+
 def two_members_leave_at_once(stage: Stage) -> Play:
     """A leader with one follower is asked to remove two of the others, who elect a leader of their own (5 nodes)."""
     leader = yield from stage.settled("n1")
@@ -268,7 +273,7 @@ def two_members_leave_at_once(stage: Stage) -> Play:
     follower, *others = stage.others(leader)
     stage.part([leader, follower], others)
     for removed in others[-2:]:
-        stage.request(leader, methodcaller("remove_member", removed))
+        stage.request(leader, partial(_remove, removed))
     yield 0.05
     yield from stage.submits(leader, 5)
     yield from stage.until(lambda: stage.leader_among(others))
