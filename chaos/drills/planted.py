@@ -43,6 +43,8 @@ class Planted:
     """As `Plan.bug`."""
     syncs: str = ""
     """Mode of all syncs from the first start on (`shims/sync.c`)."""
+    round_count: int = 1
+    """More than one if a single fault need not show it."""
 
 
 PLANTED: Final = (
@@ -70,12 +72,14 @@ PLANTED: Final = (
         "a node answers reads from its own state, whoever leads; then the leader is cut off",
         FAULTS["isolate_leader"],
         bug="reads_without_a_majority",
+        round_count=3,
     ),
     Planted(
         "no_term_wait",
         "a new leader ends leases at once, and does not wait for a term; then the leader is killed",
         FAULTS["kill_leader"],
         bug="expires_early_after_an_election",
+        round_count=4,
     ),
 )
 
@@ -83,7 +87,9 @@ PLANTED: Final = (
 async def find(planted: Planted, seed: int, out: Path, backend: Backend, say: Say) -> Result:
     """Run a drill with a planted bug. What keeps the cluster from being healthy again is among its violations."""
     out.mkdir(parents=True)
-    plan = Plan([planted.fault], 3, seed, out, planted.entry, syncs=planted.syncs, bug=planted.bug)
+    plan = Plan(
+        [planted.fault] * planted.round_count, 3, seed, out, planted.entry, syncs=planted.syncs, bug=planted.bug
+    )
     return await run(plan, backend, say)
 
 
