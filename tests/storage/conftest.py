@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -54,11 +55,13 @@ class LmdbHome:
         """The kernel refuses to write any file beyond `file_bytes_max`, by default beyond the present end of this one."""
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         file_bytes_max = file_bytes_max or (self.directory / "data.mdb").stat().st_size
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python has it, unless another test changed that
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
         try:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, handler)
 
     def load(self, path: Path) -> Store:
         return open_read_only(path, self.cipher)
