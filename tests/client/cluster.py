@@ -278,6 +278,10 @@ class Node:
         self.health = {"status": "ok", "node": "n1"}
         self.is_silent = False
         """It takes connections and says nothing until it stops, as a process that is paused."""
+        self.is_cut_off = False
+        """It has no majority on its side: it refuses all but stale reads."""
+        self.named: Node | None = None
+        """Whom it takes for the leader, if not the cluster's."""
         self.authorization: str | None = None
         self._over = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -339,6 +343,9 @@ class Node:
         return response
 
     async def _effect(self, request: web.Request, path: str, body: bytes) -> web.Response:
+        is_stale = request.query.get("consistency") == "stale"
+        if self.is_cut_off and not is_stale:
+            return self._problem("no_majority", "this node is cut off")
         document = msgspec.json.decode(body) if body else None
         self.cluster.requests.append((path, msgspec.json.decode(body) if body else dict(request.query)))
         answer = await self._reply(request, path, document)
@@ -349,7 +356,8 @@ class Node:
             return web.json_response(problem, status=status, headers=self._headers())
         status = answer["status"] if "code" in answer else 200
         answer = problem_document(answer) if "code" in answer else answer
-        return web.json_response(answer, status=status, headers=self._headers())
+        age = {"Raftsched-Age-Ms": "5"} if is_stale else {}
+        return web.json_response(answer, status=status, headers=self._headers() | age)
 
     async def _reply(self, request: web.Request, path: str, document: Any) -> Any:
         cluster = self.cluster
@@ -380,7 +388,7 @@ class Node:
         return {"id": job.id, "name": job.document["name"], "status": job.status, "result": job.result}
 
     def _headers(self) -> dict[str, str]:
-        leader = self.cluster.leader
+        leader = self.named or self.cluster.leader
         return {"Raftsched-Leader": leader.url} if leader is not None else {}
 
     def _problem(self, code: str, detail: str, **headers: str) -> web.Response:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from raftsched.client import Client
+from raftsched.client import Client, ClientSettings
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.hedge import ATTEMPTS_MAX
 from raftsched.client.http.nodes import Nodes
@@ -20,8 +21,8 @@ HEDGING = replace(QUICK, hedge_seconds=0.05, request_timeout_seconds=60.0, retry
 """Timeouts so long that a test which needs it fails."""
 
 
-def client_of(cluster: Cluster) -> Client:
-    return Client(*(node.url for node in cluster.nodes), settings=HEDGING)
+def client_of(cluster: Cluster, settings: ClientSettings = HEDGING) -> Client:
+    return Client(*(node.url for node in cluster.nodes), settings=settings)
 
 
 async def test_submit_to_a_silent_node_is_answered_by_another_and_stored_once() -> None:
@@ -42,6 +43,28 @@ async def test_nodes_that_failed_before_are_asked_if_no_other_node_answers() -> 
         cluster.nodes[0].is_silent = True
         await client.submit("a")
         assert (len(cluster.jobs), cluster.nodes[0].seen.count(BATCH)) == (1, 1)
+
+
+@pytest.mark.parametrize("consistency", ["linearizable", "stale"])
+async def test_nodes_that_are_cut_off_and_name_their_leader_hold_no_client(
+    consistency: Literal["linearizable", "stale"],
+) -> None:
+    """A leader of five and a follower on its side; stale reads there succeed meanwhile."""
+    settings = replace(HEDGING, consistency=consistency)
+    async with running_cluster(5) as cluster, client_of(cluster, settings) as client, asyncio.timeout(WAIT_SECONDS):
+        job = await client.submit("before")
+        former, follower = cluster.nodes[:2]
+        for node in (former, follower):
+            node.is_cut_off, node.named = True, former
+        cluster.leader = cluster.nodes[2]
+
+        async def read() -> None:
+            while True:
+                await job.get()
+
+        reading = asyncio.create_task(read())
+        assert (await client.submit("after")).id != job.id
+        reading.cancel()
 
 
 async def test_later_submits_do_not_wait_for_one_that_gets_no_answer() -> None:

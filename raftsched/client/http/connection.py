@@ -40,6 +40,8 @@ from raftsched.wire.cluster import ClusterStatus, HealthReply
 
 API = "/api/v1"
 _LEADER = "Raftsched-Leader"
+_AGE = "Raftsched-Age-Ms"
+"""Of stale answers, which any node gives, also one that can't serve anything else."""
 _OVERLOAD = frozenset({429, 507})
 """Retry-After is obeyed for these statuses, and from the leader. A node without a leader cannot know when one is
 elected: waiting for its second would make every election longer by that."""
@@ -263,15 +265,16 @@ class Connection:
 
     def _judged(self, base: str, status: int, headers: Mapping[str, str], content: bytes) -> bytes | Failure:
         leader = headers.get(_LEADER)
-        self.nodes.answered(base)
-        failure = None
-        if not 200 <= status < 300:
+        is_success, failure = 200 <= status < 300, None
+        if is_success and _AGE not in headers:
+            self.nodes.served(base)
+        else:
+            self.nodes.answered(base)
+        if not is_success:
             is_overload = status in _OVERLOAD or leader == base
             failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
             if failure.error.retryable and not isinstance(failure.error, QuotaExceeded):
                 self.nodes.refused(base)
-        else:
-            self.nodes.served(base)
         if leader:
             self.nodes.follow(leader)
             self._learn(leader)
