@@ -48,7 +48,6 @@ class Namespaces(Backend):
         """Receiver -> senders whose packets it drops."""
         self._reset: dict[int, set[int]] = defaultdict(set)
         """Receiver -> senders whose packets it answers with RST."""
-        self._writing = asyncio.Lock()
         self._bad_links = BadLinks(self._network, hosts, _SEED, usual or {})
 
     def end(self) -> None:
@@ -56,7 +55,7 @@ class Namespaces(Backend):
 
     async def open(self) -> None:
         """Make the usual links; all else was made before any thread, since threads begin on the host of their maker."""
-        self._writing = asyncio.Lock()  # of this event loop: each drill has one of its own
+        self._writing = asyncio.Lock()  # made here, since each drill has an event loop of its own
         await asyncio.to_thread(self._bad_links.heal)
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -40,8 +41,9 @@ class Proxies(Backend):
         ports = iter(free_ports(2 * len(numbers)))
         self._api = {number: next(ports) for number in numbers}
         self._raft = {number: next(ports) for number in numbers}
-        self._ways = {(sender, receiver): _Way() for sender in numbers for receiver in numbers if sender != receiver}
-        """By (sender, receiver)."""
+        self._links = tuple(permutations(numbers, 2))
+        """(sender, receiver) of each."""
+        self._ways: dict[tuple[int, int], _Way] = {}
         self._servers: dict[tuple[int, int], asyncio.Server] = {}
         self._pumps: set[asyncio.Task[None]] = set()
         self._random = Random(1)
@@ -50,7 +52,8 @@ class Proxies(Backend):
         """Do nothing: all was made by `open`."""
 
     async def open(self) -> None:
-        for link in self._ways:
+        self._ways = {link: _Way() for link in self._links}  # made here, since each drill has an event loop of its own
+        for link in self._links:
             self._servers[link] = await asyncio.start_server(_Door(self, *link).enter, _HOST, 0)
 
     async def close(self) -> None:

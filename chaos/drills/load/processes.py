@@ -122,6 +122,8 @@ class _Life:
 
 
 def _cut_short(life: _Life) -> Iterator[AnyEvent]:
+    if not life.stood_still_at:
+        return
     effects = [event for event in read_history(life.history) if isinstance(event, Effect)]
     for moment in life.stood_still_at:
         before = [effect for effect in effects if effect.t <= moment]

@@ -49,6 +49,7 @@ async def test_a_heal_takes_back_cuts_and_a_reset_that_was_cancelled_in_its_mids
     rules = Rules()
     monkeypatch.setattr(namespaces_backend, "Network", lambda _subnet, _hosts: rules)
     backend = Namespaces((1, 2, 3))
+    await backend.open()
     resetting = asyncio.create_task(backend.reset(1, 2))
     await backend.cut(3, 1)
     async with asyncio.timeout(10):
