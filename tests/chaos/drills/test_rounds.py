@@ -20,6 +20,7 @@ from chaos.drills.drill import Plan, Result
 from chaos.drills.faults import FAULTS, Scene, chosen
 from chaos.drills.faults.registry import at_once
 from chaos.drills.load.sdk_client import PROCESS
+from chaos.drills.nodes import Node
 from chaos.drills.programme import ROUNDS_MAX, again, as_asked, drawn
 from chaos.drills.readiness import Sight
 from chaos.drills.report.figures import Figures, figures_of, read_figures, write_figures
@@ -27,6 +28,7 @@ from chaos.drills.report.table import closing_lines
 from chaos.drills.report.timeline import timeline
 from chaos.drills.rounds import Round, sdk_wait_seconds, write_gap_seconds
 from chaos.drills.verdict import judge
+from raftsched.node.shutdown import EXIT_FAULT
 
 S = 1_000_000
 
@@ -163,3 +165,27 @@ async def test_a_fault_that_cannot_be_made_beside_another_is_left_out_and_told()
     async with at_once([works, fails]).strike(scene) as target:
         assert (target, healed) == ("n1", [])
     assert (scene.not_made, healed) == ({"b": "no leader"}, ["n1"])
+
+
+async def test_a_node_that_stops_late_because_its_disk_was_full_is_started_again_and_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stopped:
+        def __init__(self, *, was_full: bool) -> None:
+            self.was_full = was_full
+            self.exit_code: int | None = EXIT_FAULT
+
+        def start(self) -> None:
+            self.exit_code = None
+
+        def kill(self) -> None: ...
+
+    nodes = [Stopped(was_full=was_full) for was_full in (False, True)]
+    cluster = Cluster((1, 2), lambda number, _hosts: cast("Node", nodes[number - 1]))
+
+    async def missing(_self: Cluster) -> str:
+        return " ".join(f"n{number}" for number, node in enumerate(nodes, start=1) if node.exit_code is not None)
+
+    monkeypatch.setattr(Cluster, "_missing", missing)
+    assert await cluster.healthy(seconds=0.2) == "n1"
+    await cluster.close()
