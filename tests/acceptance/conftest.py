@@ -30,6 +30,11 @@ SharedCluster = Callable[..., LocalCluster]
 StartWorker = Callable[..., "subprocess.Popen[bytes]"]
 
 
+def has_line(file: Path) -> bool:
+    """Return whether a handler has written a whole line there: the file is there a moment before."""
+    return file.exists() and file.read_text().endswith("\n")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is an acceptance test, and run these last: the clusters that they share run until all tests have ended."""

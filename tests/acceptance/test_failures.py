@@ -12,7 +12,7 @@ import pytest
 
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
-from tests.acceptance.conftest import StartCluster, StartWorker
+from tests.acceptance.conftest import StartCluster, StartWorker, has_line
 from tests.acceptance.http import call, call_once, lease, report
 
 ClientOf = Callable[[LocalCluster], BlockingClient]
@@ -104,7 +104,7 @@ def test_a_killed_workers_jobs_run_elsewhere(
     client = client_of(cluster)
     worker = start_worker(cluster)
     job = client.submit("hold", {"until": "go"}, queue=queue)
-    cluster.wait_until((tmp_path / "started").exists, what="the job to start")
+    cluster.wait_until(partial(has_line, tmp_path / "started"), what="the job to start")
     worker.kill()
     worker.wait()
     (tmp_path / "go").touch()
@@ -151,7 +151,7 @@ def test_a_frozen_worker_learns_that_it_lost_its_job_and_changes_nothing(
     client = client_of(cluster)
     frozen = start_worker(cluster)
     job = client.submit("hold", {"until": "go"}, queue=queue)
-    cluster.wait_until((tmp_path / "started").exists, what="the job to start")
+    cluster.wait_until(partial(has_line, tmp_path / "started"), what="the job to start")
     frozen.send_signal(signal.SIGSTOP)
     start_worker(cluster)
     cluster.wait_until(

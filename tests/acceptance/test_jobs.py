@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient, JobFailed
 from raftsched.errors import Rejected
-from tests.acceptance.conftest import StartCluster, StartWorker, run_cli
+from tests.acceptance.conftest import StartCluster, StartWorker, has_line, run_cli
 from tests.acceptance.http import call, lease, report
 
 ClientOf = Callable[[LocalCluster], BlockingClient]
@@ -68,7 +69,7 @@ def test_cancel_works_in_every_status_and_is_final(
     assert scheduled.cancel().status == "cancelled"
     start_worker(cluster)
     running = client.submit("hold", {"until": "never"}, queue=queue)
-    cluster.wait_until((tmp_path / "started").exists, what="the job to start")
+    cluster.wait_until(partial(has_line, tmp_path / "started"), what="the job to start")
     assert running.cancel().status in {"cancelling", "cancelled"}
     cluster.wait_until(lambda: running.get().status == "cancelled", what="the running job to end")
     done = client.submit("echo", 3, queue=queue)

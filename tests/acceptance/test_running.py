@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from raftsched.cli.local.cluster import LocalCluster
-from tests.acceptance.conftest import StartWorker, run_cli
+from tests.acceptance.conftest import StartWorker, has_line, run_cli
 from tests.acceptance.http import ask, call, job_of, lease, submit
 
 
@@ -29,7 +30,7 @@ def test_a_job_that_starts_at_most_once_never_runs_again_when_its_worker_is_kill
     base = cluster.nodes[0].api
     worker = start_worker(cluster, TEST_QUEUES="once")
     job = submit(base, name="hold", queue="once", payload={"until": "go"}, start="at_most_once", max_attempts=5)
-    cluster.wait_until((tmp_path / "started").exists, what="the job to start")
+    cluster.wait_until(partial(has_line, tmp_path / "started"), what="the job to start")
     worker.kill()
     worker.wait()
     (tmp_path / "go").touch()
