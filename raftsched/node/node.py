@@ -13,6 +13,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -175,11 +176,22 @@ class Node:
         return Cipher(keys, self._randomness.randbytes, source=keys_file) if keys else NO_KEYS
 
     def _build(self, directory: Path) -> None:
-        """Open the node's data; the journal first, because nothing may be created if it is lost."""
+        """Open the node's data; the journal first, because nothing may be created if it is lost.
+
+        Raises what makes a start unsafe; the state is closed then.
+        """
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._journal = journal = self._open_journal(directory)
         self._machine = self._open_machine(directory, journal)
-        require_cluster_key(self._machine.state.cluster_key, self._cipher.keys)
+        with ExitStack() as refused:
+            refused.callback(self._machine.close)
+            require_cluster_key(self._machine.state.cluster_key, self._cipher.keys)
+            self._build_replica(directory)
+            self._build_services(directory)
+            refused.pop_all()
+
+    def _build_replica(self, directory: Path) -> None:
+        """Make what replicates the state; raises `StateLost` if journal and state do not fit."""
         self._events = EventLog(self._machine.state)
         self._machine.on_changes = self._on_changes
         self._machine.on_records = self._on_records
@@ -191,7 +203,7 @@ class Node:
         self._replica = Replica(
             settings=self._replica_settings(directory),
             machine=self._machine,
-            journal=journal,
+            journal=self._journal,
             make_transport=self._make_transport,
             clock=self._clock,
             randomness=self._randomness,
@@ -204,7 +216,6 @@ class Node:
             now_ms=self._stamp_ms,
             version=lambda: self._replica.operation_version,
         )
-        self._build_services(directory)
 
     def _build_services(self, directory: Path) -> None:
         """Make what uses the replicated state: the leader's duties, and what the API shows."""

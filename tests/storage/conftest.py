@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ class Home(Protocol):
 
     def failing_disk(self) -> AbstractContextManager[None]: ...
     def load(self, path: Path) -> Store: ...
+    def close(self) -> None: ...
     def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
         """Change what is stored under `key`, seal included, behind the store's back."""
 
@@ -55,16 +55,18 @@ class LmdbHome:
         """The kernel refuses to write any file beyond `file_bytes_max`, by default beyond the present end of this one."""
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         file_bytes_max = file_bytes_max or (self.directory / "data.mdb").stat().st_size
-        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python has it, unless another test changed that
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
         try:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            signal.signal(signal.SIGXFSZ, handler)
 
     def load(self, path: Path) -> Store:
         return open_read_only(path, self.cipher)
+
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
 
     def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
         assert self.store is not None
@@ -94,6 +96,9 @@ class MemoryHome:
     def load(self, path: Path) -> Store:
         return MemoryStore.load(path, self.cipher)
 
+    def close(self) -> None:
+        self.store.close()
+
     def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
         rows = self.store._tables[table]  # what no caller of the store can do
         rows[key] = change(rows.get(key, b""))
@@ -109,15 +114,15 @@ def make_home(kind: str, directory: Path) -> Home:
 
 
 @pytest.fixture(params=KINDS)
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    return make_home(request.param, tmp_path / "state")
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    made = make_home(request.param, tmp_path / "state")
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def store(home: Home) -> Iterator[Store]:
-    opened = home.open()
-    yield opened
-    opened.close()
+def store(home: Home) -> Store:
+    return home.open()
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from zlib import crc32
 
@@ -39,11 +40,15 @@ def all_moved(store: Store) -> None:
 
 
 @pytest.fixture(params=[LmdbHome, MemoryHome])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Cipher], Home]:
-    def home(cipher: Cipher) -> Home:
-        return LmdbHome(tmp_path / "state", cipher) if request.param is LmdbHome else MemoryHome(cipher)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[Cipher], Home]]:
+    with ExitStack() as opened:
 
-    return home
+        def home(cipher: Cipher) -> Home:
+            made: Home = LmdbHome(tmp_path / "state", cipher) if request.param is LmdbHome else MemoryHome(cipher)
+            opened.callback(made.close)
+            return made
+
+        yield home
 
 
 @for_each("keys", [(NEW, OLD), ()])

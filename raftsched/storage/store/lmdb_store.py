@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -98,7 +99,7 @@ def open_store(
             readahead=False,
             lib_version=_FORMAT_V1,
         )
-        store = _over(env, directory, _open_tables(env), headroom_bytes=headroom_bytes, cipher=cipher)
+        store = LmdbStore(directory, env, _open_tables(env), headroom_bytes=headroom_bytes, cipher=cipher)
         if is_new:
             sync_directory(directory)
             sync_directory(directory.parent)
@@ -138,16 +139,6 @@ def open_read_only(path: Path, cipher: Cipher = NO_KEYS) -> LmdbStore:
         raise
 
 
-def _over(
-    env: lmdb.Environment, directory: Path, tables: list[Database], *, headroom_bytes: int, cipher: Cipher
-) -> LmdbStore:
-    try:
-        return LmdbStore(directory, env, tables, headroom_bytes=headroom_bytes, cipher=cipher)
-    except RaftschedError:
-        env.close()
-        raise
-
-
 class LmdbStore:
     """Implement `raftsched.storage.store.port.Store` over an LMDB environment; see `open_store` and `open_read_only`."""
 
@@ -177,11 +168,24 @@ class LmdbStore:
         self._sums = Sums()
         self._of_tables = self._sums.of_tables
         self._codec = RowCodec(NO_KEYS, None)
-        self._codec = RowCodec(cipher, self.get(Table.META, KEYS_KEY))
-        self._sums.load(self.get(Table.META, SUMS_KEY))
-        self._refuse_plain_rows()
-        self._drop_transaction()
-        self._keep_headroom()
+        try:
+            self._codec = RowCodec(cipher, self.get(Table.META, KEYS_KEY))
+            self._sums.load(self.get(Table.META, SUMS_KEY))
+            self._refuse_plain_rows()
+            self._drop_transaction()
+            self._keep_headroom()
+        except RaftschedError:
+            self.close()
+            raise
+
+    def __del__(self) -> None:
+        """Warn of a store that nobody closed while a transaction was open.
+
+        The lock of that transaction belongs to the thread that began it. The garbage collector runs in any thread, and
+        elsewhere it can't release the lock, only unmap it; a later lock of its owner ends the process by SIGSEGV.
+        """
+        if self._txn is not None:
+            warnings.warn(f"the state in {self._path} was not closed", ResourceWarning, stacklevel=2, source=self)
 
     def write_behind(self, tables: Collection[Table], write: Callable[[], None]) -> None:
         self._late_tables, self._write_late = tables, write

@@ -10,7 +10,6 @@ import errno
 import mmap
 import os
 import resource
-import signal
 from pathlib import Path
 
 import pysyncobj.journal
@@ -150,7 +149,6 @@ def test_journal_reports_a_file_that_can_grow_no_more_p7(tmp_path: Path) -> None
     add(journal, 10, size=10_000)
     journal.sync()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, limits[1]))
     try:
         with pytest.raises(DiskFailed) as raised:
@@ -159,7 +157,6 @@ def test_journal_reports_a_file_that_can_grow_no_more_p7(tmp_path: Path) -> None
                 journal.sync()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
     assert isinstance(raised.value.__cause__, OSError)
     assert raised.value.__cause__.errno == errno.EFBIG
     journal._destroy()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -201,6 +202,19 @@ def test_full_disk_is_called_so_whatever_lmdb_calls_it(tmp_path: Path, monkeypat
 
 
 # -- misuse and bad files ---------------------------------------------------------------------------------------------
+
+
+def test_store_that_nobody_closed_is_named_when_it_goes(tmp_path: Path) -> None:
+    """One that another thread collects leaves its lock in a list of this one, whose next lock may end the process."""
+    store = open_store(tmp_path / "state")
+    store.put(Table.JOBS, b"a", b"1")
+    with pytest.warns(ResourceWarning, match=f"{tmp_path}/state was not closed"):
+        del store
+    store = open_store(tmp_path / "state")
+    store.put(Table.JOBS, b"a", b"1")
+    store.close()
+    with warnings.catch_warnings(action="error"):
+        del store
 
 
 def test_store_refuses_other_threads(tmp_path: Path) -> None:
