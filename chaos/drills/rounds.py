@@ -49,7 +49,7 @@ class Round:
     write_gap_seconds: float
     """The longest time without an accepted write of any user, at whichever node."""
     sdk_wait_seconds: float
-    """The longest call of the SDK's client; one that has not ended counts up to the end."""
+    """The longest time for which a call of the SDK's client was under way."""
     overload: str = ""
     """The reason if a figure is beyond its bound and yet no violation: the machine was overloaded; else ""."""
     not_made: tuple[str, ...] = ()
@@ -147,12 +147,11 @@ def write_gap_seconds(events: Iterable[AnyEvent], begin: int, end: int) -> float
 
 
 def sdk_wait_seconds(events: Sequence[AnyEvent], begin: int, end: int) -> float:
-    """Return the longest call of the SDK's client that was under way between two moments."""
+    """Return the longest time between two moments for which a call of the SDK's client was under way."""
     ends = {event.op: event.t for event in events if isinstance(event, Reply)}
     calls = [event for event in events if isinstance(event, Invoke) and event.process.startswith(SDK_CLIENT)]
-    waits = [min(ends.get(call.op, end), end) - call.t for call in calls if call.t < end]
-    under_way = [wait for call, wait in zip(calls, waits, strict=False) if call.t + wait > begin]
-    return max(under_way, default=end - begin) / _US
+    waits = [min(ends.get(call.op, end), end) - max(call.t, begin) for call in calls if call.t < end]
+    return max((wait for wait in waits if wait > 0), default=end - begin) / _US
 
 
 class Metronome:

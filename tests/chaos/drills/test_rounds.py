@@ -50,9 +50,10 @@ def test_the_time_without_a_write_counts_accepted_ones_only_and_reaches_to_both_
     assert write_gap_seconds([], 1 * S, 9 * S) == 8.0
 
 
-def test_the_wait_of_the_sdk_counts_calls_that_have_not_ended_and_none_that_ended_before() -> None:
+def test_the_wait_of_the_sdk_counts_calls_that_have_not_ended_and_nothing_from_before_the_round() -> None:
     before, within = call(1, 0.0, 9.0, process=PROCESS), call(2, 10.0, 10.5, process=PROCESS)
     assert sdk_wait_seconds([*before, *within], 10 * S, 20 * S) == 0.5
+    assert sdk_wait_seconds(call(3, 1.0, 11.0, process=PROCESS), 10 * S, 20 * S) == 1.0, "of a fault healed before"
     assert sdk_wait_seconds([*before, *within[:1]], 10 * S, 20 * S) == 10.0
     assert sdk_wait_seconds([*within, *call(3, 11.0, 19.0, process="user")], 10 * S, 20 * S) == 0.5
 
