@@ -19,6 +19,7 @@ MakeNode = Callable[[int, Mapping[str, int]], Node]
 _POLL_SECONDS: Final = 0.1
 _ANSWER_SECONDS: Final = 1.0
 _CHANGE_SECONDS: Final = 5.0
+_WITHOUT_MAJORITY_SECONDS: Final = 3.0
 
 
 class Cluster:
@@ -75,16 +76,22 @@ class Cluster:
             return 0, {}
 
     async def leader(self, *, seconds: float = 30.0) -> Node:
-        """Return the leader as running nodes name it; raises `TimeoutError` if there is none in time."""
+        """Return the leader as running nodes name it; raises `TimeoutError` if there is none in time.
+
+        While another fault stops a majority there can be none, so that is not waited for as long.
+        """
         by_id = {node.id: node for node in self.nodes}
-        async with asyncio.timeout(seconds):
-            while True:
-                for node in self.running():
-                    _, document = await self.get(node, "/api/v1/cluster")
-                    leader = by_id.get(document.get("leader") or "")
-                    if leader is not None and leader in self.running():
-                        return leader
-                await asyncio.sleep(_POLL_SECONDS)
+        begin = time.monotonic()
+        while True:
+            for node in self.running():
+                _, document = await self.get(node, "/api/v1/cluster")
+                leader = by_id.get(document.get("leader") or "")
+                if leader is not None and leader in self.running():
+                    return leader
+            running, waited = len(self.running()), time.monotonic() - begin
+            if waited > (seconds if running > len(self.nodes) / 2 else min(seconds, _WITHOUT_MAJORITY_SECONDS)):
+                raise TimeoutError(f"no leader within {waited:.0f} s, {running} of {len(self.nodes)} nodes run")
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def transfer(self, to: Node, *, seconds: float = 30.0) -> None:
         """Let a node lead; raises `TimeoutError` if it does not within `seconds`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -166,6 +167,20 @@ async def test_a_fault_that_cannot_be_made_beside_another_is_left_out_and_told()
     async with at_once([works, fails]).strike(scene) as target:
         assert (target, healed) == ("n1", [])
     assert (scene.not_made, healed) == ({"b": "no leader"}, ["n1"])
+
+
+async def test_no_leader_is_waited_for_while_another_fault_stops_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Paused:
+        id, is_running, is_paused = "n1", True, True
+
+        def kill(self) -> None: ...
+
+    monkeypatch.setattr("chaos.drills.cluster._WITHOUT_MAJORITY_SECONDS", 0.1)
+    cluster = Cluster((1, 2, 3), lambda _number, _hosts: cast("Node", Paused()))
+    async with asyncio.timeout(20.0):
+        with pytest.raises(TimeoutError, match="no leader within 0 s, 0 of 3 nodes run"):
+            await cluster.leader()
+    await cluster.close()
 
 
 async def test_a_node_that_stops_late_because_its_disk_was_full_is_started_again_and_no_other_one(
