@@ -103,13 +103,15 @@ async def herd(scene: Scene) -> AsyncIterator[str]:
     """Let a hundred more clients submit, kill the leader among them, and start it again at the end."""
     for crowd in scene.crowds:
         crowd.start()
-    await asyncio.sleep(_CROWDED_SECONDS)
-    leader = await scene.leader()
-    leader.kill()
-    yield leader.id
-    leader.start()
-    for crowd in scene.crowds:
-        await asyncio.to_thread(crowd.stop)
+    try:
+        await asyncio.sleep(_CROWDED_SECONDS)
+        leader = await scene.leader()
+        leader.kill()
+        yield leader.id
+        leader.start()
+    finally:  # also if there is no leader: a crowd that goes on submits more than the workers can end
+        for crowd in scene.crowds:
+            await asyncio.to_thread(crowd.stop)
 
 
 @fault()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import pytest
 
@@ -167,6 +167,31 @@ async def test_a_fault_that_cannot_be_made_beside_another_is_left_out_and_told()
     async with at_once([works, fails]).strike(scene) as target:
         assert (target, healed) == ("n1", [])
     assert (scene.not_made, healed) == ({"b": "no leader"}, ["n1"])
+
+
+async def test_a_herd_without_a_leader_is_no_herd_and_its_crowd_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Crowd:
+        is_running = False
+
+        def start(self) -> None:
+            self.is_running = True
+
+        def stop(self) -> None:
+            self.is_running = False
+
+    class Leaderless:
+        crowds: ClassVar = [Crowd()]
+
+        async def leader(self) -> Node:
+            assert self.crowds[0].is_running
+            raise TimeoutError("no leader")
+
+    monkeypatch.setattr("chaos.drills.faults.processes._CROWDED_SECONDS", 0.0)
+    scene = Leaderless()
+    with pytest.raises(TimeoutError):
+        async with FAULTS["herd"].strike(cast("Scene", scene)):
+            pass
+    assert not scene.crowds[0].is_running
 
 
 async def test_no_leader_is_waited_for_while_another_fault_stops_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:
