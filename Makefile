@@ -97,7 +97,7 @@ drills-unprivileged: $(READY) ## of these, the ones that need no privilege: link
 drills-planted: $(READY) ## nodes with planted bugs, each of which the drills must find
 	$(BIN)/python -m chaos drills --planted --out drills-report/planted
 
-drills-night: $(READY) ## the same faults drawn at random, most in pairs, on 3 and on 5 nodes side by side: two hours
+drills-night: $(READY) ## the same faults drawn at random, one or two at a time, on 3 and on 5 nodes side by side: two hours
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going drills-night-3 drills-night-5
 
 .PHONY: drills-night-3 drills-night-5
