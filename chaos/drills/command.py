@@ -136,7 +136,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--planted", action="store_true", help="run nodes with planted bugs: each must be found")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn; default: 1")
-    parser.add_argument("--minutes", type=float, default=0.0, help="draw faults, one or two at a time, for this long instead")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="draw faults, one or two at a time, for this long instead"
+    )
     parser.add_argument("--repeat", type=Path, metavar="REPORT", help="run the rounds of a report again")
     parser.add_argument("--no-bounds", action="store_true", help="judge safety only, and no times")
     parser.add_argument("--backend", choices=sorted(_BACKENDS), help="default: the one with the most faults here")

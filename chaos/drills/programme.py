@@ -52,7 +52,7 @@ def as_asked(faults: Sequence[Fault], seed: int) -> list[Group]:
 
 
 def drawn(faults: Sequence[Fault], seed: int, minutes: float) -> Iterator[Group]:
-    """Draw rounds of one or two faults for as long as the time lasts, by the clock; the seed decides which, in which order."""
+    """Draw rounds of one or two faults, by the seed, for as long as the time lasts by the clock."""
     random = Random(f"pairs {seed}")
     deadline = time.monotonic() + minutes * 60
     number = 0
