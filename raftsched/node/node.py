@@ -184,11 +184,15 @@ class Node:
         self._journal = journal = self._open_journal(directory)
         self._machine = self._open_machine(directory, journal)
         with ExitStack() as refused:
-            refused.callback(self._machine.close)
+            refused.callback(self._drop_state)
             require_cluster_key(self._machine.state.cluster_key, self._cipher.keys)
             self._build_replica(directory)
             self._build_services(directory)
             refused.pop_all()
+
+    def _drop_state(self) -> None:
+        """Close the state as it is on disk, without a checkpoint; the one of now, since a snapshot may have replaced it."""
+        self._machine.state.close()
 
     def _build_replica(self, directory: Path) -> None:
         """Make what replicates the state; raises `StateLost` if journal and state do not fit."""
