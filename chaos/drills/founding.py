@@ -7,13 +7,13 @@ last one becomes that of the drill.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 
 from chaos.checkers.history.events import Nemesis
 from chaos.drills.faults import Fault, Scene
 from chaos.drills.history.recorder import Recorder
 from chaos.drills.names import KEPT
+from chaos.drills.nodes import remove_durably
 from chaos.drills.observed_node import observed_file
 from chaos.drills.rounds import Round
 
@@ -67,5 +67,5 @@ def _forget(scene: Scene) -> None:
     for node in scene.nodes:
         node.kill()
         for part in (node.data, node.disk / KEPT):
-            shutil.rmtree(part, ignore_errors=True)
+            remove_durably(part)
         observed_file(node.id, node.log.parent).unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 from chaos.drills.backends import Backend, Launch, NodeProcess
 from chaos.drills.shims import NodeShims
+from raftsched.storage.store.lmdb_store import sync_directory
 
 STOP_SECONDS_MAX: Final = 15.0
 LEASE_SECONDS: Final = 5.0
@@ -17,6 +19,12 @@ _SETTINGS: Final = f'auth = "none"\ncluster = "drill"\nlease_seconds = {LEASE_SE
 _POLL_SECONDS: Final = 0.1
 NODE: Final = ("raftsched", "node")
 """The module that runs, and its first arguments."""
+
+
+def remove_durably(directory: Path) -> None:
+    """Remove a directory, if it is there, so that no cut of the power brings it back."""
+    shutil.rmtree(directory, ignore_errors=True)
+    sync_directory(directory.parent)
 
 
 class Node:

@@ -6,14 +6,13 @@ After each fault the cluster has as many members as before; a node in place of a
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Final
 
 from chaos.drills import members
 from chaos.drills.backends import Need
 from chaos.drills.faults.registry import Scene, fault
-from chaos.drills.nodes import Node
+from chaos.drills.nodes import Node, remove_durably
 
 _HOLD_SECONDS: Final = 1.0
 _KILL_SECONDS_MAX: Final = 1.0
@@ -107,7 +106,7 @@ async def power_in_change(scene: Scene) -> AsyncIterator[str]:
 async def _lose_disk(scene: Scene) -> Node:
     node = (await scene.followers())[0]
     node.kill()
-    shutil.rmtree(node.data)
+    remove_durably(node.data)
     return node
 
 

@@ -19,6 +19,7 @@ PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
 from chaos.drills.backends.loop_disk import LoopDisk
+from chaos.drills.nodes import remove_durably
 directory = Path(sys.argv[1])
 disk = LoopDisk(directory, 400 << 20, sys.argv[2])
 """
@@ -35,12 +36,15 @@ def fails(name):
     except OSError:
         return True
     return False
+(directory / "old").mkdir()
+write("old/removed", is_synced=True)
 write("synced", is_synced=True)
+remove_durably(directory / "old")
 write("unsynced", is_synced=False)
 disk.cut_power(is_journal_flushed=False)
 print(fails("none"))
 disk.mount()
-print(sorted(path.read_text() for path in directory.iterdir() if path.is_file()))
+print(sorted(path.read_text() for path in directory.rglob("*") if path.is_file()))
 if sys.argv[2] == "ext4":
     disk.become_read_only()
     print(fails("none"))
