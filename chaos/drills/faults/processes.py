@@ -109,7 +109,7 @@ async def herd(scene: Scene) -> AsyncIterator[str]:
         leader.kill()
         yield leader.id
         leader.start()
-    finally:  # also if there is no leader: a crowd that goes on submits more than the workers can end
+    finally:  # also if there is no leader: a crowd that is left submits more than the workers can end
         for crowd in scene.crowds:
             await asyncio.to_thread(crowd.stop)
 
