@@ -49,13 +49,14 @@ async def test_reads_that_nobody_confirms_are_found_in_one_round(tmp_path: Path)
 async def test_a_node_that_does_not_end_leaves_the_stacks_of_its_threads_and_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "STOP_SECONDS_MAX", 0.0)  # no node is as quick
+    monkeypatch.setattr(nodes, "STOP_SECONDS_MAX", 0.0)
     backend = Proxies((1, 2))
     await backend.open()
     node = nodes.Node(1, {"n1": 1, "n2": 2}, backend, tmp_path, entry=OBSERVED_NODE)
     node.start()
     try:
         await _until_told(node.log, "node_started")
+        monkeypatch.setattr(node._process, "terminate", lambda: None)  # a stop that never begins
         assert not await node.stop()
     finally:
         node.kill()
