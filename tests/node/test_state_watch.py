@@ -37,7 +37,7 @@ def test_a_damaged_one_is_told_with_table_and_key(directory: Path) -> None:
 
 
 def test_one_that_ends_the_child_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_watch, "child_command", lambda *_: ["/bin/sh", "-c", "kill -SEGV $$"])
+    monkeypatch.setattr(state_watch, "child_command", lambda *_: ["/bin/sh", "-c", "ulimit -c 0; kill -SEGV $$"])
     with pytest.raises(DamagedState, match="signal 11"):
         asyncio.run(watch_state(directory))
 

@@ -133,7 +133,7 @@ async def test_own_directory_of_a_command_is_removed_with_what_is_in_it() -> Non
         ([*SH, "echo half; exit 3"], {"retry_exit_codes": [3]}, errors.RetriedExitCode, "the end of stdout:\nhalf"),
         ([*SH, "exit 3"], {"retry_exit_codes": [4, 5]}, errors.FinalExitCode, "exit code 3"),
         ([*SH, "exit 0"], {"success_exit_codes": [9], "retry_exit_codes": []}, errors.FinalExitCode, "exit code 0"),
-        ([*SH, "kill -SEGV $$"], {}, errors.KilledBySignal, "SIGSEGV"),
+        ([*SH, "ulimit -c 0; kill -SEGV $$"], {}, errors.KilledBySignal, "SIGSEGV"),
         ([*SH, "kill -40 $$"], {}, errors.KilledBySignal, "signal 40"),
         ([PYTHON, "-c", "while True: pass"], {"cpu_seconds": 1}, errors.KilledBySignal, "SIGXCPU"),
         ([PYTHON, "-c", "bytes(1 << 30)"], {"memory_mib": 200}, errors.RetriedExitCode, "MemoryError"),
