@@ -173,10 +173,8 @@ async def _run_rounds(plan: Plan, scene: Scene, recorder: Recorder, result: Resu
         result.together = Together(quiet_at, recorder.t, indexes)
     finally:
         await load.close()
-    # The first node last: in a drill with short logs it alone has the whole one, and must have what the others cut off.
-    for node in reversed(cluster.nodes):
-        if not await node.stop():
-            result.faults.append(f"{node.id} did not end within {STOP_SECONDS_MAX:.0f} s of SIGTERM; see {node.log}")
+    for node in await cluster.stop():
+        result.faults.append(f"{node.id} did not end within {STOP_SECONDS_MAX:.0f} s of SIGTERM; see {node.log}")
     return load
 
 

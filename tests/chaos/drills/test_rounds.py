@@ -208,6 +208,24 @@ async def test_no_leader_is_waited_for_while_another_fault_stops_a_majority(monk
     await cluster.close()
 
 
+async def test_the_node_with_the_whole_log_is_stopped_last() -> None:
+    stopped = []
+
+    class Running:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        async def stop(self) -> bool:
+            stopped.append(self.number)
+            return self.number != 2  # it hangs
+
+        def kill(self) -> None: ...
+
+    cluster = Cluster((1, 2, 3), lambda number, _hosts: cast("Node", Running(number)))
+    assert ([node.number for node in await cluster.stop()], stopped) == ([2], [3, 2, 1])
+    await cluster.close()
+
+
 async def test_a_node_that_stops_late_because_its_disk_was_full_is_started_again_and_no_other_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
