@@ -43,7 +43,9 @@ async def test_reads_that_nobody_confirms_are_found_in_one_round(tmp_path: Path)
     )
     result = await run(plan, Proxies((1, 2, 3)), lines.append)
     assert result.report is not None
-    assert "answers_are_current" in result.report.violations, result.report
+    # Which layer sees it depends on what the node that is cut off was asked: a job that it lacks is answered by
+    # "not found", which shows no revision, so that only the search can tell.
+    assert result.report.violations.keys() & {"answers_are_current", "linearizable"}, result.report
 
 
 async def test_a_node_that_does_not_end_leaves_the_stacks_of_its_threads_and_tasks(
