@@ -42,7 +42,7 @@ class Fault(Enum):
     REPLY_LOST = "the request takes effect, then the connection breaks"
     REFUSED = "503, not accepted"
     OVERLOADED = "503, not accepted, with a Retry-After of a second"
-    UNKNOWN = "503, the outcome is unknown, and it took effect"
+    UNKNOWN = "503 with a Retry-After of a second, the outcome is unknown, and it took effect"
     GARBLED = "it takes effect, and the reply is no JSON"
     HANGS = "no answer until the test is over"
     SWALLOWED = "the request takes effect, then no answer until the test is over"
@@ -337,7 +337,7 @@ class Node:
         if fault in (Fault.REPLY_LOST, Fault.SWALLOWED):
             return self._broken(request)
         if fault is Fault.UNKNOWN:
-            return self._problem("outcome_unknown", "nobody knows")
+            return self._problem("outcome_unknown", "nobody knows", retry_after="1")
         if fault is Fault.GARBLED:
             return web.Response(text="<html>", headers=self._headers())
         return response

@@ -67,6 +67,18 @@ async def test_nodes_that_are_cut_off_and_name_their_leader_hold_no_client(
         reading.cancel()
 
 
+async def test_node_that_is_elected_while_it_forwards_is_asked_again_at_once() -> None:
+    """It had forwarded the submit to its predecessor, who is far away now, so that it does not know its outcome."""
+    settings = replace(
+        HEDGING, retry_seconds=0.9
+    )  # less than the second for which a leader asks that has too much to do
+    async with running_cluster(3) as cluster, client_of(cluster, settings) as client, asyncio.timeout(WAIT_SECONDS):
+        await client.submit("before")
+        cluster.faults[BATCH].append(Fault.UNKNOWN)
+        await client.submit("a")
+        assert [node.seen.count(BATCH) for node in cluster.nodes] == [3, 0, 0]
+
+
 async def test_later_submits_do_not_wait_for_one_that_gets_no_answer() -> None:
     """All nodes but the last are silent to the first submit; the next ones go past it."""
     async with running_cluster(1) as cluster, client_of(cluster) as client, asyncio.timeout(WAIT_SECONDS):

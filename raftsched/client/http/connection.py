@@ -271,9 +271,12 @@ class Connection:
         else:
             self.nodes.answered(base)
         if not is_success:
-            is_overload = status in _OVERLOAD or leader == base
-            failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
-            if failure.error.retryable and not isinstance(failure.error, QuotaExceeded):
+            error, leads = read_problem(status, content), leader == base
+            # It was elected meanwhile, and had forwarded this to its predecessor: it is the very node to ask now.
+            is_elected = leads and isinstance(error, OutcomeUnknown)
+            asks_for_time = (leads or status in _OVERLOAD) and not is_elected
+            failure = Failure(error, _retry_after(headers) if asks_for_time else 0.0)
+            if error.retryable and not is_elected and not isinstance(error, QuotaExceeded):
                 self.nodes.refused(base)
         if leader:
             self.nodes.follow(leader)
