@@ -20,7 +20,8 @@ know of it before it may serve. The wait counts from a leader's last message: a 
 election takes, or one that led and lost its majority, rejects at once.
 
 A leader that is frozen or isolated keeps its connections and does not answer. Once another leader is known, no request
-waits for the old one: unsent requests and reads go to the new leader.
+waits for the old one: unsent requests and reads go to the new leader, and so does what the old one refused, late, since it
+leads no more.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from raftsched import limits
@@ -43,9 +45,9 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
 from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay, submit_in
 from raftsched.api.request_id import REQUEST_ID_HEADER, request_id_of
-from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.errors import DiskStalled, NoMajority, NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, TimedOut, Timeouts
-from raftsched.wire.common import ReadQuery
+from raftsched.wire.common import Problem, ReadQuery
 from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
 
 FORWARDED_HEADER: Final = "Raftsched-Forwarded"
@@ -76,12 +78,14 @@ _REPLY_HEADERS: Final = (
 ELECTION_SECONDS: Final = 2.5
 """Time after a leader's last message for which a request waits for the next leader: longer than most elections."""
 _OK: Final = 200
+_NOT_LEADING: Final = frozenset({NotLeader.code, NoMajority.code, DiskStalled.code})
+"""Codes of a node that did nothing, since it can't lead."""
 _KEEPALIVE_SECONDS: Final = 60.0
 """Less than the time for which a node keeps an idle connection, so that none is used while it is being closed."""
 
 
 class _Unanswered(Unavailable):
-    """The leader gave no answer, and another one can be asked: the request was never sent, or it only reads."""
+    """The leader did nothing, and another one can be asked: the request was never sent, only reads, or was refused."""
 
 
 class _ConnectionLost(_Unanswered):
@@ -315,7 +319,7 @@ class Forwarder:
         self._under_way[forward] = None
         try:
             async with forward.timeout:
-                return _forwarded(await http.send(exchange, timeouts))
+                reply = await http.send(exchange, timeouts)
         except (Broken, TimeoutError) as error:
             if not exchange.is_sent:
                 raise _Unanswered("the leader can't be reached; retry in a moment") from error
@@ -325,13 +329,21 @@ class Forwarder:
             raise OutcomeUnknown("the leader gave no answer; it may have acted on the request") from error
         finally:
             self._under_way.pop(forward, None)
+        if self._leads_now() not in (None, leader_url) and _is_not_leading(reply):
+            raise _Unanswered("another node leads now; retry in a moment")
+        return _forwarded(reply)
+
+    def _leads_now(self) -> str | None:
+        """Return the URL of the leader, this node or another one; None if none is known."""
+        backend = self._backend
+        return backend.api_url if backend.is_leading else backend.leader_url()
 
     async def _end_outdated(self) -> None:
         """End the waits for a replaced leader, at each change of leader."""
         backend = self._backend
         while True:
             seen = backend.leader_change_count
-            leader_url = backend.api_url if backend.is_leading else backend.leader_url()
+            leader_url = self._leads_now()
             if leader_url is not None:
                 for forward in self._under_way:
                     if forward.url != leader_url:
@@ -341,6 +353,16 @@ class Forwarder:
 
 def _pool(connections_max: int, tls: ssl.SSLContext | None) -> HttpPool:
     return HttpPool(tls=tls, keepalive_seconds=_KEEPALIVE_SECONDS, connections_max=connections_max, decompress=False)
+
+
+def _is_not_leading(reply: Reply) -> bool:
+    """Return whether a node refused a request because it can't lead, so that it did nothing."""
+    if reply.status != NotLeader.http_status:
+        return False
+    try:
+        return msgspec.json.decode(reply.body, type=Problem).code in _NOT_LEADING
+    except msgspec.DecodeError:
+        return False
 
 
 def _forwarded(reply: Reply) -> Reply:

@@ -9,6 +9,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.api import forwarder as forwarding
+from raftsched.api.http.problems import problem_of, problem_response
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.errors import DiskStalled, NoMajority, NotLeader, RaftschedError, Unavailable
@@ -215,9 +216,10 @@ async def test_request_that_fails_while_the_next_leader_comes_is_tried_again_at_
 
 
 class Frozen:
-    """A leader whose connections stay open and which says nothing, unless `wakes` is set."""
+    """A leader whose connections stay open and which says nothing, unless `wakes` is set; then it gives its `reply`."""
 
-    def __init__(self) -> None:
+    def __init__(self, reply: bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") -> None:
+        self.reply = reply
         self.has_request = asyncio.Event()
         self.wakes = asyncio.Event()
 
@@ -227,7 +229,7 @@ class Frozen:
         waking = asyncio.ensure_future(self.wakes.wait())
         await asyncio.wait({waking, asyncio.ensure_future(reader.read())}, return_when=asyncio.FIRST_COMPLETED)
         if waking.done():
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            writer.write(self.reply)
             await writer.drain()
         waking.cancel()
 
@@ -258,6 +260,26 @@ async def test_leader_may_still_answer_what_it_was_sent_when_another_one_leads(
         follower.node.elect(api.node)
         slow.wakes.set()
         assert (await waiting).status == 200
+
+
+@pytest.mark.parametrize("path", ["jobs", "jobs/batch"])
+@pytest.mark.parametrize("is_elected_itself", [True, False])
+async def test_change_that_a_former_leader_refuses_late_is_made_by_the_next_one(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, *, is_elected_itself: bool
+) -> None:
+    """It is far away: the next leader was elected while its refusal was on the way."""
+    monkeypatch.setattr(forwarding, "_REPLACED_LEADER_SECONDS", 60.0)
+    body = problem_response(problem_of(NoMajority())).body
+    assert isinstance(body, bytes)
+    far = Frozen(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    document = {"name": "x"} if path == "jobs" else {"jobs": [{"name": "x"}]}
+    async with _follower_of(far.speak, election_seconds=60.0) as follower:
+        waiting = asyncio.ensure_future(follower.post(path, document))
+        await far.has_request.wait()
+        follower.node.elect(None if is_elected_itself else api.node)
+        far.wakes.set()
+        assert (await waiting).status in (200, 201)
+        assert len((follower if is_elected_itself else api).node.proposed) == 1
 
 
 async def test_leader_that_is_only_doubted_is_waited_for() -> None:
