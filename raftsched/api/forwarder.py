@@ -20,8 +20,8 @@ know of it before it may serve. The wait counts from a leader's last message: a 
 election takes, or one that led and lost its majority, rejects at once.
 
 A leader that is frozen or isolated keeps its connections and does not answer. Once another leader is known, no request
-waits for the old one: unsent requests and reads go to the new leader, and so does what the old one refused, late, since it
-leads no more.
+waits for the old one: unsent requests and reads go to the new leader. So does a request that the old one refused, since it
+leads no more, if that refusal comes after the election.
 """
 
 from __future__ import annotations

@@ -69,9 +69,7 @@ async def test_nodes_that_are_cut_off_and_name_their_leader_hold_no_client(
 
 async def test_node_that_is_elected_while_it_forwards_is_asked_again_at_once() -> None:
     """It had forwarded the submit to its predecessor, who is far away now, so that it does not know its outcome."""
-    settings = replace(
-        HEDGING, retry_seconds=0.9
-    )  # less than the second for which a leader asks that has too much to do
+    settings = replace(HEDGING, retry_seconds=0.9)  # less than the second of the Retry-After, which is not obeyed here
     async with running_cluster(3) as cluster, client_of(cluster, settings) as client, asyncio.timeout(WAIT_SECONDS):
         await client.submit("before")
         cluster.faults[BATCH].append(Fault.UNKNOWN)

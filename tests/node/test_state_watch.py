@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from raftsched import limits
 from raftsched.node import state_watch
@@ -25,8 +26,10 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_sound_state_in_use_passes(directory: Path) -> None:
     store = open_store(directory)
-    asyncio.run(watch_state(directory))
+    with capture_logs() as logs:
+        asyncio.run(watch_state(directory))
     store.close()
+    assert [entry["event"] for entry in logs] == ["state_verification_begun", "state_verified"]
 
 
 def test_a_damaged_one_is_told_with_table_and_key(directory: Path) -> None:

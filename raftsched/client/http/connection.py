@@ -272,11 +272,12 @@ class Connection:
             self.nodes.answered(base)
         if not is_success:
             error, leads = read_problem(status, content), leader == base
-            # It was elected meanwhile, and had forwarded this to its predecessor: it is the very node to ask now.
-            is_elected = leads and isinstance(error, OutcomeUnknown)
-            asks_for_time = (leads or status in _OVERLOAD) and not is_elected
+            # A leader that does not know an outcome refuses nothing. Mostly it was elected while this request, which it had
+            # forwarded, was with its predecessor. So it is the node to ask again, at once.
+            is_unknown_to_leader = leads and isinstance(error, OutcomeUnknown)
+            asks_for_time = (leads or status in _OVERLOAD) and not is_unknown_to_leader
             failure = Failure(error, _retry_after(headers) if asks_for_time else 0.0)
-            if error.retryable and not is_elected and not isinstance(error, QuotaExceeded):
+            if error.retryable and not is_unknown_to_leader and not isinstance(error, QuotaExceeded):
                 self.nodes.refused(base)
         if leader:
             self.nodes.follow(leader)
