@@ -166,6 +166,7 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "request_vote": Shape({**_TERM, **_LOG_END}, {"force": flag}),
     "response_vote": Shape(_TERM),
     "timeout_now": Shape(_TERM),
+    "lead_ended": Shape(_TERM, early=True),
     "read_round": Shape({**_TERM, "round": natural}, early=True, droppable=True),
     "read_round_ok": Shape({**_TERM, "round": natural}),
     "state_digest": Shape({"index": natural, "digest": natural}, early=True, droppable=True),

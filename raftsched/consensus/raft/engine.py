@@ -358,6 +358,8 @@ class RaftEngine:
         now = self.clock.now
         self.transfer.stop()
         is_deposed = self.term != self._led_term  # somebody is there who said so
+        if not is_deposed:
+            self.elections.tell_followers()
         is_cut_off = not is_deposed and self.measured.contact.is_lost(now, self.timing.election_max_seconds)
         self.elections.is_cut_off = is_cut_off
         self._led_until = min(now, self.measured.contact.since)

@@ -23,6 +23,7 @@
     read_round       term round                            leader -> follower: do you still follow me? (`quorum_reads.py`)
     read_round_ok    term round                            its answer: yes, if `term` is the leader's
     timeout_now      term                                  leader -> follower: start an election at once
+    lead_ended       term                                  leader -> follower: I gave up, and lead `term` no more
     disk_space       free_bytes reserve_bytes low          follower -> leader: how full its disk is (`disk_space.py`)
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
@@ -54,6 +55,7 @@ PRE_VOTE_NO: Final = "pre_vote_no"
 VOTE_REQUEST: Final = "request_vote"
 VOTE: Final = "response_vote"
 TIMEOUT_NOW: Final = "timeout_now"
+LEAD_ENDED: Final = "lead_ended"
 READ_ROUND: Final = "read_round"
 READ_ROUND_OK: Final = "read_round_ok"
 DIGEST: Final = "state_digest"

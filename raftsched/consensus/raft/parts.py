@@ -179,6 +179,7 @@ class Parts:
             messages.VOTE_REQUEST: self.elections.on_vote_request,
             messages.VOTE: self.elections.on_vote,
             messages.TIMEOUT_NOW: self.elections.on_timeout_now,
+            messages.LEAD_ENDED: self.elections.on_lead_ended,
             messages.DIGEST: self.comparison.on_digest,
             messages.READ_ROUND: self.reads.on_read_round,
             messages.READ_ROUND_OK: self.reads.on_read_round_ok,

@@ -120,6 +120,23 @@ def test_a_leader_without_answers_of_a_majority_steps_down(
     assert not engine(leader).leads
 
 
+def test_a_leader_that_gives_up_is_replaced_before_an_election_timeout() -> None:
+    slow = []
+    for seed in range(20):
+        with SimulatedCluster(5, seed=seed) as cluster:
+            cluster.start()
+            leader = settled_leader(cluster)
+            for follower in followers(cluster):  # who still receive its heartbeats
+                cluster.network.cut(follower.id, leader.id)
+            cluster.run_until(lambda leader=leader: not engine(leader).leads)  # type: ignore[misc]
+            gave_up_at = cluster.timeline.now
+            cluster.run_until(lambda leader=leader: cluster.leader not in (None, leader))  # type: ignore[misc]
+            gap = cluster.timeline.now - gave_up_at
+            if gap > TIMING.election_min_seconds:
+                slow.append((seed, gap))
+    assert not slow
+
+
 def test_an_idle_cluster_sends_heartbeats_and_nothing_else(cluster: SimulatedCluster) -> None:
     settled_leader(cluster)
     cluster.run(2.0)

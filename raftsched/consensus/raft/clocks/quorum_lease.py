@@ -19,6 +19,8 @@ What makes the argument hold:
   * `timeout_now` asks a follower to start an election at once, and its `force` makes the others break their promise. So
     the leader that sends it stops serving at that moment, for the rest of its term: an election by force can only be for
     term T + 1, and L doesn't serve in T any more.
+  * A leader that gives up says so (`lead_ended`), after which its followers may vote for others at once. It no longer
+    serves in T by then, and can only lead again in a later term.
   * Monotonic clocks advance at nearly the same rate; `DRIFT` is a hundred times what quartz does. They must not stop
     while other nodes' run. CLOCK_BOOTTIME counts the time of a suspension (`raftsched.system`); a hypervisor that
     freezes a guest may freeze that clock too. That is outside the fault model, as is a clock that is set back by hand

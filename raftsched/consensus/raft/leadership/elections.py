@@ -9,6 +9,7 @@ Replaces parts of pysyncobj, each with the defect of PYSYNCOBJ.md that it fixes:
                      a node first asks whether it could win; and nobody votes within the least election timeout after a
                      leader's message, which `quorum_lease.py` builds on.
     timeout_now   -  stock's transfer is stopped by that; it carries `force`.
+    lead_ended    -  stock's leader that gives up is silent about it, and its late heartbeats delay the next election.
     clocks        -  a node that knows that its clock is off lets one election timeout pass. No more: who can lead never
                      depends on clocks.
 """
@@ -32,6 +33,9 @@ from raftsched.errors import InvariantBroken
 
 _PRE_VOTE_AGAIN: Final = (0.1, 0.3)
 """A pre-vote that failed is tried again after this part of the least election timeout, at random: it disturbs nobody."""
+
+_AFTER_A_LEAD: Final = (0.0, 0.3)
+"""Once their leader has given up, followers ask for pre-votes after this part of it, at random: rarely two at once."""
 
 
 class Elections:
@@ -70,6 +74,9 @@ class Elections:
         self._votes: set[tuple[int, NodeId]] = set()
         self._pre_votes: set[NodeId] | None = None
         self._forced_term = 0
+        self._followed_term = 0
+        self._ended_term = 0
+        """The latest term whose leader gave up and said so to this node, its follower."""
         self.is_cut_off = False
         """This node led until a majority no longer answered, and has heard no leader since; the engine sets it."""
         self._let_pass = False
@@ -89,12 +96,34 @@ class Elections:
         self._identity.vote_for_first_leader(node)
         self.leader_seen_at = self._clock.monotonic()
         self.has_seen_leader = True
+        self._followed_term = term
 
     def _leader_is_alive(self) -> bool:
         """Check whether this node has promised a leader, which it may be itself, not to vote for others yet."""
         if self._core.leads:
             return True
+        if self._is_released:
+            return False
         return self._clock.monotonic() < self.leader_seen_at + self._timing.election_min_seconds
+
+    @property
+    def _is_released(self) -> bool:
+        """Whether the leader of the latest term that this node followed leads no more, and so needs no promise."""
+        return 0 < self._followed_term <= self._ended_term
+
+    def tell_followers(self) -> None:
+        """Tell the voters that this node, leader of the term until now, has given up."""
+        for node in self._core.other_nodes:
+            self._transport.send(node, {"type": messages.LEAD_ENDED, "term": self._core.term})
+
+    def on_lead_ended(self, node: Node, message: Message) -> None:
+        """Forget the leader, which has given up, and ask for pre-votes soon instead of after an election timeout."""
+        core = self._core
+        if message["term"] != core.term or node != core.leader_node:
+            return
+        self._ended_term = core.term
+        core.leader_node = None
+        core.election_deadline = self._clock.monotonic() + self._part_of_timeout(_AFTER_A_LEAD)
 
     def state_changed(self) -> None:
         """Forget the pre-votes of another state."""
@@ -125,9 +154,7 @@ class Elections:
 
     def _ask_for_pre_votes(self, now: float) -> None:
         core, log = self._core, self._log
-        low, high = _PRE_VOTE_AGAIN
-        pause = self._timing.election_min_seconds * (low + (high - low) * self._randomness.random())
-        core.election_deadline = now + pause
+        core.election_deadline = now + self._part_of_timeout(_PRE_VOTE_AGAIN)
         self._pre_votes = {self._node_id}
         request = {
             "type": messages.PRE_VOTE,
@@ -138,6 +165,10 @@ class Elections:
         }
         for node in core.other_nodes:
             self._transport.send(node, request)
+
+    def _part_of_timeout(self, part: tuple[float, float]) -> float:
+        low, high = part
+        return self._timing.election_min_seconds * (low + (high - low) * self._randomness.random())
 
     def on_pre_vote(self, node: Node, message: Message) -> None:
         """Tell a peer whether it would get this node's vote."""
