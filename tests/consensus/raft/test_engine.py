@@ -16,7 +16,9 @@ from chaos.sim.planted.patches.engine import (
     serves_during_a_transfer,
     votes_against_its_promise,
 )
+from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.errors import NoMajority, NotLeader, Unavailable
 
 
@@ -135,6 +137,19 @@ def test_a_leader_that_gives_up_is_replaced_before_an_election_timeout() -> None
             if gap > TIMING.election_min_seconds:
                 slow.append((seed, gap))
     assert not slow
+
+
+@pytest.mark.parametrize(("sender", "age"), [("leader", 1), ("follower", 0)])
+def test_only_the_leader_itself_ends_its_lead_and_only_that_of_its_term(
+    cluster: SimulatedCluster, leader: SimulatedNode, sender: str, age: int
+) -> None:
+    term, (follower, other) = engine(leader).term, followers(cluster)
+    name = leader.id if sender == "leader" else other.id
+    engine(follower).on_message(PeerNode(name), {"type": messages.LEAD_ENDED, "term": term - age})
+    assert engine(follower).leader_id == leader.id
+    cluster.run(TIMING.election_min_seconds)
+    assert cluster.leader is leader
+    assert engine(leader).term == term
 
 
 def test_an_idle_cluster_sends_heartbeats_and_nothing_else(cluster: SimulatedCluster) -> None:
