@@ -318,6 +318,26 @@ def test_leadership_is_transferred_to_the_named_voter_and_to_no_other(
         assert cluster.leader is named
 
 
+def test_leadership_goes_to_nobody_who_has_just_started_and_lacks_other_links(
+    cluster: SimulatedCluster, leader: SimulatedNode
+) -> None:
+    for started, other in (followers(cluster), followers(cluster)[::-1]):
+        part(cluster, started, other)
+        started.crash(power_loss=False)
+        cluster.run(0.1)
+        started.start()
+        cluster.run(1.0)
+        assert cluster.elect() is leader
+        assert engine(leader).is_connected(started.id)
+        engine(leader).start_transfer()
+        cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=TIMING.election_min_seconds)
+        assert cluster.leader is other
+        cluster.heal()
+        cluster.run(6.0)
+        engine(other).start_transfer(leader.id)
+        cluster.run_until(lambda: cluster.leader is leader)
+
+
 def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     for number in range(20):
         leader.propose(b"%d" % number)

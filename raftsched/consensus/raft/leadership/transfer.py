@@ -10,7 +10,7 @@ disks    a leader without room transfers to a node that has room (`disk_space.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
@@ -26,6 +26,9 @@ from raftsched.consensus.raft.log.progress import Progress
 
 _LEAVE_AGAIN_SECONDS: Final = 30.0
 """A leader whose clock is off or whose disk is low tries to transfer again after this, not before."""
+
+_SETTLED_SECONDS: Final = 5.0
+"""A follower whose link is younger may have just started, and not be connected to the others, whose votes it needs."""
 
 _log = structlog.get_logger()
 
@@ -151,15 +154,18 @@ class LeadershipTransfer:
             self._leader.step_down(self._leader.term)
 
     def _send_timeout_now(self, transfer: _Transfer, now: float) -> None:
-        last = self._log.last_index
-        followers = [(peer, each) for peer, each in self._followers().items() if transfer.wanted in ("", peer)]
-        fit = [(peer, progress) for peer, progress in followers if self._can_take_over(progress)]
-        roomy = [(peer, progress) for peer, progress in fit if self._has_room_to_lead(progress)]
-        for peer, progress in roomy or fit or followers:
-            if progress.node not in self._leader.other_nodes:
-                continue
-            if progress.match == last and progress.node in self._leader.connected_nodes:
-                transfer.target = peer
+        for progress in self._successors(transfer, now):
+            if progress.match == self._log.last_index and progress.node in self._leader.connected_nodes:
+                transfer.target = progress.node.id
                 transfer.give_up_at = now + self._timing.election_max_seconds
                 self._transport.send(progress.node, {"type": messages.TIMEOUT_NOW, "term": self._leader.term})
                 return
+
+    def _successors(self, transfer: _Transfer, now: float) -> Sequence[Progress]:
+        """Return the voters that are fittest to lead; one of them takes over once it has the whole log."""
+        followers = self._followers().values()
+        voters = [each for each in followers if each.node in self._leader.other_nodes]
+        wanted = [each for each in voters if transfer.wanted in ("", each.node.id)]
+        fit = [each for each in wanted if self._can_take_over(each)]
+        fittest = [each for each in fit if self._has_room_to_lead(each)] or fit or wanted
+        return [each for each in fittest if now >= each.linked_at + _SETTLED_SECONDS] or fittest

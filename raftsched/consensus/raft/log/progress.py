@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 from pysyncobj.node import Node
 
@@ -28,6 +29,8 @@ class Progress:
     snapshotting: bool = False
     catching_up: bool = False
     """It has installed a snapshot, and lacks more of the log than is kept for anybody: that is held for it."""
+    linked_at: float = -inf
+    """Monotonic time at which it was last connected to this leader; minus infinity if that was before this term."""
     in_flight: deque[int] = field(default_factory=deque)
     """Last index of each message with entries that is not acknowledged."""
 

@@ -111,8 +111,9 @@ class Replication:
         """Ask a peer that can be talked to again what it has."""
         progress = self.progress.get(node.id)
         if progress is not None:
+            progress.linked_at = self._clock.monotonic()
             progress.probe(progress.match + 1)
-            self._send_empty(progress, self._clock.monotonic())
+            self._send_empty(progress, progress.linked_at)
 
     def on_lost(self, node: Node) -> None:
         """Send nothing more to a peer until it is identified again."""
