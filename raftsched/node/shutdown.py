@@ -35,6 +35,8 @@ EXIT_FAULT: Final = 70
 """EX_SOFTWARE of sysexits.h: the node stopped itself because continuing was not safe."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LAST_LINE_SECONDS: Final = 1.0
+_STACK_FRAMES: Final = 10
+"""Of the event loop, the innermost ones: enough to show which of our functions hangs below those of a library."""
 _log = structlog.get_logger()
 
 
@@ -139,10 +141,10 @@ class Shutdown:
         if self._has_ended.wait(self._seconds):
             return
         main = threading.main_thread().ident or beginner
-        frame = sys._current_frames().get(main)  # noqa: SLF001  # the documented way to see another thread's stack
-        stack = traceback.format_stack(frame)[-3:] if frame is not None else []
 
         def say() -> None:
+            frame = sys._current_frames().get(main)  # noqa: SLF001  # the documented way to see another thread's stack
+            stack = traceback.format_stack(frame)[-_STACK_FRAMES:] if frame is not None else []
             _log.critical(
                 "node_ended_by_force",
                 error=f"the stop took more than {self._seconds:g} s; acknowledged data is durable",
@@ -152,6 +154,7 @@ class Shutdown:
                 stack="".join(stack),
             )
 
+        # In a thread, since both the source lines of the stack and the log may be on the disk that hangs.
         writer = threading.Thread(target=say, name="last words", daemon=True)
         writer.start()
         writer.join(_LAST_LINE_SECONDS)
