@@ -10,6 +10,8 @@ import urllib.request
 from typing import Any
 
 RETRY_SECONDS_MAX = 20.0
+NOTHING_HAPPENED = {"not_leader", "no_majority", "disk_stalled", "unavailable"}
+"""Codes of 503: a machine that stands still for a second may bring an election into any test."""
 
 
 def call(base: str, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
@@ -17,7 +19,7 @@ def call(base: str, method: str, path: str, body: Any = None, **options: Any) ->
     deadline = time.monotonic() + RETRY_SECONDS_MAX
     while True:
         status, answer = call_once(base, method, path, body, **options)
-        may_retry = status == 503 and answer["code"] in {"not_leader", "unavailable"}
+        may_retry = status == 503 and answer["code"] in NOTHING_HAPPENED
         if not may_retry or time.monotonic() > deadline:
             return status, answer
         time.sleep(0.05)

@@ -16,7 +16,7 @@ from tests.client.real import RealNode
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A command that finds no cluster gives up soon, and nothing of this machine's settings counts.
+    """A command that finds no cluster gives up soon, and neither this machine's settings nor its speed count.
 
     A command that sets up the logging of its process does so for its test alone: others read what is logged.
     """
@@ -28,6 +28,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(logs, "configure", configure)
     monkeypatch.setattr(session, "SETTINGS", QUICK)
+    monkeypatch.setattr(session, "_SILENCE_SECONDS", 60.0)
     monkeypatch.delenv("RAFTSCHED_ACTOR", raising=False)
     yield
     structlog.configure(**before)

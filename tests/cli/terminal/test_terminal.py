@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raftsched.cli.terminal import session
 from tests.api.node import Api
 from tests.cli.commands.test_control import failed, scheduled, statuses
 from tests.cli.pty import at_terminal
@@ -91,3 +92,11 @@ async def test_history_of_a_submit_begins_with_its_actor(cli: Cli, monkeypatch: 
     monkeypatch.setenv("RAFTSCHED_ACTOR", "cron@host")
     job = await cli.json("submit", "a", "--delay", "60")
     assert await first_actor(job["id"]) == "cron@host"
+
+
+async def test_a_user_who_waits_is_informed_and_a_pipe_gets_the_answer_only(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_SILENCE_SECONDS", 0.0)
+    ran = await cli.ok("tenant", "list", "--json")
+    assert (ran.stderr, ran.json) == ("raftsched: still waiting for the cluster to answer\n", [])
