@@ -517,6 +517,10 @@ class Replica:
             self._woken.set()
         return await asyncio.shield(self._transfer)
 
+    def retire(self) -> None:
+        """Win no election from now on, since this node is about to stop; a leader leads until it is transferred."""
+        self._engine.elections.retire()
+
     def _begin_transfer(self) -> None:
         """The pump does it, because the engine rests during a sync."""
         if self._transfer is not None and not self._transfer_began:

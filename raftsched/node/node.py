@@ -467,6 +467,7 @@ class Node:
         log.info("node_stopping")
         notify(STOPPING)
         self._status.is_stopping = True
+        self._replica.retire()
         if self._replica.is_leading and len(self._replica.members) > 1:
             await self._shutdown.step(
                 "transfer of leadership", self._transfer_leadership(), seconds=limits.TRANSFER_SECONDS_MAX

@@ -20,6 +20,7 @@ from raftsched.consensus.raft.clocks.cluster_clock import FRESH_SECONDS, JUDGED_
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.errors import Unavailable
 from raftsched.limits import CLOCK_SKEW_MS
+from tests.consensus.clusters import engine
 
 HOUR_MS = 3_600_000
 RATE_MS = round(0.03 * 1000 * (FRESH_SECONDS + JUDGED_SECONDS))
@@ -68,13 +69,8 @@ def true_ms(cluster: SimulatedCluster) -> int:
     return 1_700_000_000_000 + round(cluster.timeline.now * 1000)
 
 
-def engine_of(node: SimulatedNode) -> RaftEngine:
-    assert node.running is not None
-    return node.running.engine
-
-
 def clock_of(node: SimulatedNode) -> ClusterClock:
-    return engine_of(node).measured.cluster_clock
+    return engine(node).measured.cluster_clock
 
 
 Wrong = Callable[[SimulatedCluster, SimulatedNode], None]
@@ -126,9 +122,9 @@ def test_a_leader_whose_clock_jumps_transfers_and_does_not_come_back(wrong: Wron
         cluster.run(1.0)
         wrong(cluster, node)
         cluster.run_until(lambda: cluster.leader not in (None, node), seconds=3.0)
-        term = engine_of(cluster.elect()).term
+        term = engine(cluster.elect()).term
         cluster.run(20.0)
-        assert engine_of(cluster.elect()).term == term
+        assert engine(cluster.elect()).term == term
         assert clock_of(node).is_off
         assert stamps.refused_count == 0
         assert [line["node"] for line in logs if line["event"] == "leadership_transfer_began"] == [node.id]
@@ -193,7 +189,7 @@ def test_a_node_whose_clock_is_off_lets_the_others_stand_first_and_stands_in_nee
             cluster.run_until(lambda: cluster.leader is not None, seconds=3.0)
             leader.start()
             cluster.run(2.5)
-        engine_of(two).start_transfer()
+        engine(two).start_transfer()
         cluster.run(0.5)
         for other in (node, two):
             other.crash(power_loss=True)
@@ -212,7 +208,7 @@ def test_the_time_outlives_the_majority_that_agreed_on_it() -> None:
         stamps = Stamps(cluster)
         node.crash(power_loss=True)
         cluster.run(5.0)
-        engine_of(cluster.elect()).start_transfer()
+        engine(cluster.elect()).start_transfer()
         cluster.run(5.0)
         assert cluster.elect() is two
         assert stamps.count > 1_000
@@ -226,11 +222,11 @@ def test_a_jump_of_the_wall_clock_ends_no_contact_and_no_term(jump_ms: int) -> N
         cluster.start()
         node = cluster.elect()
         cluster.run(1.0)
-        term = engine_of(node).term
+        term = engine(node).term
         for other in cluster.nodes.values():
             other.wall.set(ahead_ms=jump_ms)
         for _ in range(500):
             cluster.run(0.01)
-            engine_of(node).check_fresh()
-        assert engine_of(node).term == term
+            engine(node).check_fresh()
+        assert engine(node).term == term
         assert not clock_of(node).is_off

@@ -134,14 +134,17 @@ async def test_leadership_is_announced_once_and_taken_back(tmp_path: Path) -> No
             await leader.replica.propose(b"x")
 
 
-async def test_next_leader_has_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_next_leader_has_what_was_acknowledged_and_is_none_that_retires(tmp_path: Path) -> None:
     async with started(tmp_path, 3) as group:
         leader = await group.leader()
         for number in range(20):
             await leader.replica.propose(b"%d" % number)
+        retiring, other = group.others(leader)
+        retiring.replica.retire()
         await leader.stop()
         leader.leaderships.clear()
         successor = await group.leader()
+        assert successor is other
         assert [command for _, command in successor.machine.history if command] == [b"%d" % n for n in range(20)]
 
 

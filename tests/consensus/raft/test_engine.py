@@ -1,8 +1,6 @@
-"""Who leads: elections, reads that are fresh, and the transfer of leadership, over a simulated cluster."""
+"""Who leads: elections, reads that are fresh, and proposals across leaders, over a simulated cluster."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,40 +18,7 @@ from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.errors import NoMajority, NotLeader, Unavailable
-
-
-@pytest.fixture
-def cluster() -> Iterator[SimulatedCluster]:
-    with SimulatedCluster(3, seed=7) as made:
-        made.start()
-        yield made
-
-
-def engine(node: SimulatedNode) -> RaftEngine:
-    assert node.running is not None
-    return node.running.engine
-
-
-@pytest.fixture
-def leader(cluster: SimulatedCluster) -> SimulatedNode:
-    return settled_leader(cluster)
-
-
-def settled_leader(cluster: SimulatedCluster) -> SimulatedNode:
-    """A leader that everybody follows."""
-    cluster.elect()
-    cluster.run(1.0)
-    return cluster.elect()
-
-
-def followers(cluster: SimulatedCluster) -> list[SimulatedNode]:
-    return [node for node in cluster.nodes.values() if node is not cluster.leader]
-
-
-def part(cluster: SimulatedCluster, one: SimulatedNode, other: SimulatedNode) -> None:
-    cluster.network.cut(one.id, other.id)
-    cluster.network.cut(other.id, one.id)
-
+from tests.consensus.clusters import engine, followers, part, settled_leader
 
 # -- elections --------------------------------------------------------------------------------------------------------
 
@@ -296,106 +261,6 @@ def test_a_read_is_never_stale(schedule: object, plant: Plant, monkeypatch: pyte
                 schedule(cluster)
 
 
-# -- transfer ---------------------------------------------------------------------------------------------------------
-
-
-def test_leadership_is_transferred_without_a_timeout(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
-    assert engine(leader).start_transfer()
-    with pytest.raises(NotLeader):
-        engine(leader).check_fresh()
-    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=TIMING.election_min_seconds / 2)
-    assert not engine(leader).leads
-
-
-def test_leadership_is_transferred_to_the_named_voter_and_to_no_other(
-    cluster: SimulatedCluster, leader: SimulatedNode
-) -> None:
-    assert not engine(leader).start_transfer("nobody")
-    for named in (*followers(cluster), leader):
-        before = cluster.leader
-        assert before is not None
-        assert engine(before).start_transfer(named.id)
-        cluster.run_until(lambda before=before: cluster.leader not in (None, before))  # type: ignore[misc]
-        assert cluster.leader is named
-
-
-def test_leadership_goes_to_nobody_who_has_just_started_and_lacks_other_links(
-    cluster: SimulatedCluster, leader: SimulatedNode
-) -> None:
-    for started, other in (followers(cluster), followers(cluster)[::-1]):
-        part(cluster, started, other)
-        started.crash(power_loss=False)
-        cluster.run(0.1)
-        started.start()
-        cluster.run(1.0)
-        assert cluster.elect() is leader
-        assert engine(leader).is_connected(started.id)
-        engine(leader).start_transfer()
-        cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=TIMING.election_min_seconds)
-        assert cluster.leader is other
-        cluster.heal()
-        cluster.run(6.0)
-        engine(other).start_transfer(leader.id)
-        cluster.run_until(lambda: cluster.leader is leader)
-
-
-def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
-    for number in range(20):
-        leader.propose(b"%d" % number)
-    engine(leader).start_transfer()
-    cluster.run_until(lambda: cluster.leader not in (None, leader))
-    cluster.run(0.5)
-    assert len(cluster.checker.acknowledged) == 20
-    assert cluster.statistics["answer 0"] == 20
-
-
-def test_a_proposal_during_a_transfer_is_refused(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
-    engine(leader).start_transfer()
-    leader.propose(b"late")
-    cluster.run(1.0)
-    assert cluster.statistics["proposed"] == 0
-    assert b"late" not in cluster.checker.acknowledged
-
-
-def test_a_leader_whose_successor_is_silent_never_serves_in_that_term_again(
-    cluster: SimulatedCluster, leader: SimulatedNode
-) -> None:
-    term = engine(leader).term
-    for follower in followers(cluster):
-        cluster.network.cut(leader.id, follower.id)
-    engine(leader).start_transfer()
-    cluster.run(0.1)
-    for _ in range(300):
-        cluster.run(0.01)
-        assert not (engine(leader).is_leading and engine(leader).term == term)
-
-
-def test_a_transfer_that_nobody_can_take_leaves_the_leader_leading() -> None:
-    with SimulatedCluster(3, seed=3) as cluster:
-        cluster.start()
-        leader = settled_leader(cluster)
-        term = engine(leader).term
-        for follower in followers(cluster):  # acknowledgements are missing, heartbeats arrive
-            cluster.network.slow_until[follower.id, leader.id] = cluster.timeline.now + 60.0
-        leader.propose(b"not acknowledged in time")
-        assert engine(leader).start_transfer()
-        cluster.run(0.05)
-        assert engine(leader).transfer.is_under_way
-        cluster.heal()
-        cluster.network.slow_until.clear()
-        cluster.run(2.0)
-        assert cluster.leader is not None
-        assert engine(leader).term >= term
-
-
-def test_a_node_alone_or_a_follower_hands_nothing_over(cluster: SimulatedCluster) -> None:
-    settled_leader(cluster)
-    assert not engine(followers(cluster)[0]).start_transfer()
-    with SimulatedCluster(1, seed=1) as alone:
-        alone.start()
-        assert not engine(alone.elect()).start_transfer()
-
-
 # -- proposals across leaders -----------------------------------------------------------------------------------------
 
 
@@ -446,10 +311,3 @@ def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(
     cluster.heal()
     cluster.run_until(lambda: engine(leader).leader_id, seconds=5.0)
     assert type(engine(leader).not_leader()) is NotLeader
-
-
-def test_leader_that_transfers_has_led_until_then(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
-    engine(leader).start_transfer()
-    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=5.0)
-    assert type(engine(leader).not_leader()) is NotLeader
-    assert (engine(leader).leader_age_seconds() or 0.0) <= TIMING.election_max_seconds

@@ -81,6 +81,7 @@ class Elections:
         """This node led until a majority no longer answered, and has heard no leader since; the engine sets it."""
         self._let_pass = False
         """Whether it let an election timeout pass since the last message of a leader, because its clock is off."""
+        self._is_retiring = False
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -131,9 +132,13 @@ class Elections:
 
     # -- standing -----------------------------------------------------------------------------------------------------
 
+    def retire(self) -> None:
+        """Win no election from now on, since this node stops; it still votes, and leads on if it does already."""
+        self._is_retiring = True
+
     @property
     def may_campaign(self) -> bool:
-        return self._configuration.may_campaign and self._is_sound()
+        return self._configuration.may_campaign and self._is_sound() and not self._is_retiring
 
     def campaign_if_due(self, now: float) -> None:
         """Ask for pre-votes at the election timeout; pysyncobj itself starts an election when its deadline is 0."""
@@ -220,7 +225,7 @@ class Elections:
     def on_vote(self, node: Node, message: Message) -> None:
         """Count a vote of this term once, and only that of a voter."""
         term = self._core.term
-        if message["term"] != term or self._core.state != CANDIDATE:
+        if message["term"] != term or self._core.state != CANDIDATE or self._is_retiring:
             return
         self._votes = {vote for vote in self._votes if vote[0] == term}
         self._votes.add((term, node.id))

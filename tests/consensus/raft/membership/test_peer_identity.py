@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,9 @@ from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
 from chaos.sim.engine.members import change, joining, leaving
 from chaos.sim.planted.patches import engine as planted
 from raftsched.consensus.journal.recovery import FormedMark
-from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership.members import Member, Membership, encode_membership
+from tests.consensus.clusters import engine, followers
 from tests.consensus.subjects import MendedSubject
-
-
-@pytest.fixture
-def cluster() -> Iterator[SimulatedCluster]:
-    with SimulatedCluster(3, seed=11) as made:
-        made.start()
-        yield made
-
-
-def engine(node: SimulatedNode) -> RaftEngine:
-    assert node.running is not None
-    return node.running.engine
 
 
 def with_data(cluster: SimulatedCluster) -> SimulatedNode:
@@ -35,10 +22,6 @@ def with_data(cluster: SimulatedCluster) -> SimulatedNode:
     leader.propose(b"precious")
     cluster.run(1.0)
     return leader
-
-
-def followers(cluster: SimulatedCluster) -> list[SimulatedNode]:
-    return [node for node in cluster.nodes.values() if node is not cluster.leader]
 
 
 # -- a new cluster -----------------------------------------------------------------------------------------------------
