@@ -168,7 +168,11 @@ class Parts:
             is_current=core.is_current,
             follow=whole.follow,
         )
-        self.handlers: dict[str, Handler] = {
+        self.handlers = self._handlers(identified=bool(incarnation))
+
+    def _handlers(self, *, identified: bool) -> dict[str, Handler]:
+        """Return who handles which message; `identified` nodes tell each other which disk they have."""
+        handlers: dict[str, Handler] = {
             messages.APPEND: self.follower.on_append,
             messages.APPEND_ACK: self.replication.on_append_ack,
             messages.CHUNK: self.follower.on_chunk,
@@ -185,5 +189,6 @@ class Parts:
             messages.READ_ROUND_OK: self.reads.on_read_round_ok,
             messages.DISK_SPACE: self.replication.on_disk_space,
         }
-        if incarnation:
-            self.handlers[messages.PEER_IDENTITY] = self.identity.on_peer_identity
+        if identified:
+            handlers[messages.PEER_IDENTITY] = self.identity.on_peer_identity
+        return handlers
