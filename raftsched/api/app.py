@@ -65,7 +65,7 @@ from raftsched.api.workers.outcomes import Outcomes
 from raftsched.api.workers.progress import Runs
 from raftsched.api.workers.routes import Workers
 from raftsched.api.workflows.routes import Workflows
-from raftsched.errors import InvariantBroken, QuotaExceeded, RaftschedError, Unavailable
+from raftsched.errors import InvariantBroken, OutcomeUnknown, QuotaExceeded, RaftschedError, Unavailable
 from raftsched.exchange import Http
 
 LEADER_HEADER: Final = "Raftsched-Leader"
@@ -227,7 +227,7 @@ def _answer_every_request(backend: Backend, bodies: Bodies, door: Door) -> Any:
             return await handler(request)
         except InvariantBroken as error:
             backend.fail(error)
-            return _fault(request)
+            return _failed(request)
         except RaftschedError as error:
             return _refused(request, error)
         except web.HTTPException as error:
@@ -260,8 +260,23 @@ def _log_request(request: web.Request, response: web.StreamResponse, seconds: fl
 
 def _fault(request: web.Request) -> web.Response:
     """Log the exception that is being handled, and return its reply."""
-    _log.exception("request_failed", request_id=request_id_of(request), method=request.method, path=request.path)
+    _log_fault(request)
     return problem_response(http_problem(500, "this is a fault of the server; it is logged there"))
+
+
+def _failed(request: web.Request) -> web.Response:
+    """Log the exception that is being handled, and return the reply of a node that must stop because of it.
+
+    The requested change may be committed nevertheless: the store may have failed after that, before it was read again.
+    """
+    _log_fault(request)
+    if request.method in ("GET", "HEAD"):
+        return _refused(request, Unavailable("this node has failed, and stops; ask another node"))
+    return _refused(request, OutcomeUnknown("this node has failed, and stops; it may have acted on the request"))
+
+
+def _log_fault(request: web.Request) -> None:
+    _log.exception("request_failed", request_id=request_id_of(request), method=request.method, path=request.path)
 
 
 def _refused(request: web.Request, error: RaftschedError) -> web.Response:

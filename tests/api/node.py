@@ -11,7 +11,7 @@ import asyncio
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,7 @@ from raftsched.metrics.requests import RequestTimes
 from raftsched.storage.backup import OpenBackup
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.storage.store.port import StorageFailed
 from raftsched.wire.cluster import ClusterStatus, EncryptionStatus, NodeFacts, NodeStatus
 
 START_MS = 1_900_000_000_000
@@ -94,10 +95,13 @@ class SimulatedNode:
         self.faults: list[InvariantBroken] = []
         self.proposed: list[Operation] = []
         self.proposal_error: Callable[[Operation], RaftschedError | None] = lambda _: None
+        self.store_fails_when_applied = False
+        """Whether the store fails for good once the next operation is committed and applied."""
         self.withheld: asyncio.Queue[asyncio.Future[Result]] | None = None
         """Where proposals end up that nobody answers; None = all are answered."""
         self.clock: StillClock = leader.clock if leader else StillClock()
-        self.state: State = leader.state if leader else State(MemoryStore())
+        self._store = MemoryStore()
+        self.state: State = leader.state if leader else State(self._store)
         self.events = EventLog(self.state)
         self.request_times = RequestTimes()
         self.job_events = JobEvents()
@@ -201,6 +205,10 @@ class SimulatedNode:
             if records:
                 self._leadership.on_records(records)
             self._leadership.on_changes(changes)
+        if self.store_fails_when_applied:
+            self._store.fail_next_commit()
+            with suppress(StorageFailed):
+                self._store.commit()
         return result
 
     def new_job_id(self) -> JobId:

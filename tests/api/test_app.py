@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import StorageFailed
 from tests.api.node import Answer, Api
 
 
@@ -104,14 +104,16 @@ async def test_fault_of_ours_is_500_without_its_inside(api: Api) -> None:
     assert b"secret" not in answer.body
 
 
-async def test_state_that_cannot_be_right_stops_the_node(api: Api) -> None:
-    job = await api.submit()
-    api.node.proposal_error = lambda _: InvariantBroken("secret")
-    answer = await api.ask("DELETE", f"jobs/{job['id']}")
-    assert (answer.status, answer.code) == (500, "internal_error")
-    [fault] = api.node.faults
-    assert str(fault) == "secret"
-    assert b"secret" not in answer.body
+async def test_state_that_cannot_be_right_stops_the_node_and_leaves_changes_unknown(api: Api) -> None:
+    """A change may be committed before the store fails: then the reply can't be made, but nothing was refused."""
+    api.node.store_fails_when_applied = True
+    answers = (await api.post("jobs", {"name": "x"}), await api.get("jobs", consistency="stale"))
+    assert len(api.node.proposed) == 1
+    assert [answer.code for answer in answers] == ["outcome_unknown", "unavailable"]
+    for answer in answers:
+        assert (answer.status, answer.json["retryable"], answer.headers["Retry-After"]) == (503, True, "1")
+        assert b"simulated" not in answer.body
+    assert [type(fault) for fault in api.node.faults] == [StorageFailed] * 2
 
 
 async def test_connection_is_kept_alive_after_a_head_too(api: Api) -> None:

@@ -62,5 +62,6 @@ ADVICE: Final[Mapping[str, str]] = {
     "encryption_off": "Set [encryption] keys_file on the node, and restart it.",
     "encryption_key_missing": "Put the named key into the keys file of the node that answered, and restart it.",
     "data_unreadable": "Ask another node, and replace the one that answered: its disk was changed.",
-    "internal_error": "Read the log of the node that answered.",
+    "internal_error": "Read the log of the node that answered. A change may have taken effect: send it again with the same "
+    "idempotency key to learn that.",
 }

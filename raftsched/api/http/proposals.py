@@ -44,6 +44,8 @@ async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
             # The first await waits for the whole batch; to await a future that is done is nearly free.
             try:
                 answers.append(await future)
+            except InvariantBroken:
+                raise
             except RaftschedError as error:
                 answers.append(error)
     except asyncio.CancelledError:

@@ -30,7 +30,7 @@ from raftsched.api.http.proposals import is_refused_now
 from raftsched.api.http.routes import KEY_HEADER
 from raftsched.api.request_id import handling, request_id_of
 from raftsched.client.http.gather import Gatherer, GatherLimits
-from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unauthorized, Unavailable
+from raftsched.errors import InvariantBroken, Malformed, OutcomeUnknown, RaftschedError, Unauthorized, Unavailable
 from raftsched.exchange import Reply
 from raftsched.tracing import TRACEPARENT
 from raftsched.wire.common import TRACEPARENT_PATTERN
@@ -119,6 +119,8 @@ class RelayedSubmits:
             principal = self._guard.door.principal(CIMultiDictProxy(CIMultiDict(submit.caller)))
             principal.require(Access.SUBMIT)
             return await self._submit(submit, principal)
+        except InvariantBroken:
+            raise  # this node stops, and answers nothing by a state that is not trusted
         except RaftschedError as error:
             return error
 

@@ -14,6 +14,7 @@ from raftsched.api import forwarder as forwarding
 from raftsched.api.http.submit_relay import RELAY_PATH, RelayedSubmit, SubmitRelay
 from raftsched.errors import OutcomeUnknown, Unavailable
 from raftsched.exchange import Reply
+from raftsched.storage.store.port import StorageFailed
 from tests.api.node import Answer, Api, SimulatedNode, serving
 from tests.api.test_forwarder import Frozen
 
@@ -115,6 +116,17 @@ async def test_leader_that_refuses_all_is_believed_by_each() -> None:
     assert {(answer.status, answer.code, answer.headers["Retry-After"]) for answer in answers} == {
         (503, "unavailable", "1")
     }
+
+
+async def test_submits_of_a_leader_whose_store_fails_then_are_unknown() -> None:
+    """Their jobs are in the log of a majority, so no reply may call them refused (found by the drill `full_all`)."""
+    leader = SimulatedNode()
+    leader.store_fails_when_applied = True
+    async with serving(leader), serving(SimulatedNode("n2", leader=leader)) as follower:
+        answer = await follower.post("jobs", {"name": "x"})
+    assert len(leader.proposed) == 1
+    assert (answer.status, answer.code, answer.json["retryable"]) == (503, "outcome_unknown", True)
+    assert [type(fault) for fault in leader.faults] == [StorageFailed]
 
 
 async def test_nobody_but_a_node_passes_submits_on(api: Api) -> None:
