@@ -1,6 +1,6 @@
 """`python -m chaos drills`: choose faults and a backend, run, tell, and end with an exit code.
 
-0: no violation. 1: a violation. 2: nothing could be run, or what was asked for is not there.
+0: no violation. 1: a violation, or ended by a signal. 2: nothing could be run, or what was asked for is not there.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -69,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"nothing was run: {error}")
         return _NOTHING_RUN
     print(f"backend {kind.name}: {kind.about}")
+    # As Ctrl-C: whatever was started is ended, and what was mounted is taken away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if asked.planted:
         return _find_planted(asked, kind, offers)
     for name, why in skipped.items():
@@ -216,6 +219,9 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], groups: Iterable[Gro
                 _write_report(result, plan, backend, drills[-1])
     except Unfit as error:
         print(f"not all was run: {error}")
+        is_whole = False
+    except KeyboardInterrupt:
+        print(f"ended by a signal: the rounds of this cluster are not judged; what they left is in {out}")
         is_whole = False
     made = [each for drill in drills for each in drill.rounds if each.faults]
     if not made:

@@ -117,7 +117,7 @@ def _maker(plan: Plan, backend: Backend, recorder: Recorder) -> MakeNode:
     needs = frozenset().union(*(fault.needs for fault in plan.faults))
     shims = Shims(plan.out) if Need.SHIMS in needs else None
     entry = plan.entry
-    if entry is OBSERVED_NODE and any(fault.tracks_names for fault in plan.faults):
+    if entry is OBSERVED_NODE and Need.NAMES in needs:
         entry = NAMES_NODE
     short_log = _SHORT_LOG if any(fault.short_logs for fault in plan.faults) else ""
 

@@ -32,6 +32,27 @@ def test_what_cannot_be_run_is_named_and_is_no_success(tmp_path: Path) -> None:
     assert "kill_leadr: no such fault" in unknown.stdout
 
 
+def test_drills_that_are_ended_leave_no_process(tmp_path: Path) -> None:
+    log = tmp_path / "n1.log"
+    command = [sys.executable, "-m", "chaos", "drills", "kill_leader:9", "--backend", "proxies", "--out", str(tmp_path)]
+    drills = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with drills:
+        asyncio.run(_until_told(log, "node_started"))
+        drills.terminate()
+        told, _ = drills.communicate(timeout=60)
+    assert drills.returncode == 2
+    assert "ended by a signal" in told
+    left = [text for text in map(_command_line, Path("/proc").glob("[0-9]*")) if str(tmp_path) in text]
+    assert left == []
+
+
+def _command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text().replace("\0", " ")
+    except OSError:  # it has ended
+        return ""
+
+
 async def test_reads_that_nobody_confirms_are_found_in_one_round(tmp_path: Path) -> None:
     lines: list[str] = []
     plan = Plan(
@@ -70,7 +91,7 @@ async def test_a_node_that_does_not_end_leaves_the_stacks_of_its_threads_and_tas
 
 async def _until_told(log: Path, text: str) -> None:
     async with asyncio.timeout(60):
-        while text not in log.read_text():
+        while not log.exists() or text not in log.read_text():
             await asyncio.sleep(0.05)
 
 

@@ -31,7 +31,7 @@ class Namespaces(Backend):
 
     name = "namespaces"
     about = "network namespaces on a bridge; what is cut is dropped by nftables, Raft and API alike"
-    offers = frozenset({Need.PROCESSES, Need.RELEASES, Need.ISOLATION, Need.LINKS, Need.SMALL_DISK}) | (
+    offers = frozenset({Need.PROCESSES, Need.RELEASES, Need.NAMES, Need.ISOLATION, Need.LINKS, Need.SMALL_DISK}) | (
         {Need.SLOW_LINKS, Need.LOSSY_LINKS} if can_be_bad() else frozenset()
     )
 

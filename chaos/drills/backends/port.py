@@ -24,6 +24,7 @@ class Need(Enum):
     LINKS = "links between nodes that can be cut in one direction"
     SLOW_LINKS = "links between nodes with a delay, a limited bandwidth, and connections that can be reset"
     LOSSY_LINKS = "links that lose, repeat and reorder packets: network namespaces, and /dev/net/tun"
+    NAMES = "nodes that keep the names of files at each sync of their directory: not those of an image"
     SMALL_DISK = "a disk of limited size for each node (a user namespace, or root)"
     SHIMS = "a C compiler, and LD_PRELOAD: Linux"
     DISKS = "a block device for each node, whose power can be cut (root on Linux, loop devices, mkfs.ext4 or mkfs.xfs)"

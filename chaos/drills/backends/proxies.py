@@ -35,7 +35,7 @@ _RST_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 class Proxies(Backend):
     name = "proxies"
     about = "processes on the loopback; a proxy for each link of Raft can be cut, the API between nodes can't"
-    offers = frozenset({Need.PROCESSES, Need.RELEASES, Need.ISOLATION, Need.LINKS, Need.SLOW_LINKS})
+    offers = frozenset({Need.PROCESSES, Need.RELEASES, Need.NAMES, Need.ISOLATION, Need.LINKS, Need.SLOW_LINKS})
 
     def __init__(self, numbers: Sequence[int]) -> None:
         ports = iter(free_ports(2 * len(numbers)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from chaos.drills.backends.port import Need
 from chaos.drills.faults.registry import Scene, fault
 from chaos.drills.names import lose
 from chaos.drills.nodes import Node
 
 
-@fault(tracks_names=True, is_alone=True)
+@fault(Need.NAMES, is_alone=True)
 async def names_leader(scene: Scene) -> AsyncIterator[str]:
     """Kill the leader, and lose all names that it has not synced; start it again at the end."""
     leader = await scene.leader()
@@ -19,7 +20,7 @@ async def names_leader(scene: Scene) -> AsyncIterator[str]:
     leader.start()
 
 
-@fault(tracks_names=True, hold_seconds=1.0, is_single=False, is_alone=True)
+@fault(Need.NAMES, hold_seconds=1.0, is_single=False, is_alone=True)
 async def names_all(scene: Scene) -> AsyncIterator[str]:
     """Kill all nodes, and lose all names that they have not synced; start them again at the end."""
     for node in scene.nodes:
@@ -30,7 +31,7 @@ async def names_all(scene: Scene) -> AsyncIterator[str]:
         node.start()
 
 
-@fault(tracks_names=True, hold_seconds=1.0, is_single=False, at_founding=True)
+@fault(Need.NAMES, hold_seconds=1.0, is_single=False, at_founding=True)
 async def names_at_founding(scene: Scene) -> AsyncIterator[str]:
     """Kill all nodes of an empty cluster while they found it, and lose all names that they have not synced."""
     after_seconds = await scene.begin_founding()

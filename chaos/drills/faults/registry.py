@@ -159,8 +159,6 @@ class Fault:
     """It starts the nodes of an empty cluster, and strikes while they found it."""
     short_logs: bool = False
     """All nodes but the first keep as little of their logs as they can."""
-    tracks_names: bool = False
-    """The names of files are tracked (`chaos.drills.names`)."""
     is_last: bool = False
     """No other fault may follow in its cluster."""
     apart_seconds: float = 0.0
@@ -183,7 +181,6 @@ def fault(
     is_alone: bool = False,
     at_founding: bool = False,
     short_logs: bool = False,
-    tracks_names: bool = False,
     is_last: bool = False,
 ) -> Callable[[Callable[[Scene], AsyncIterator[str]]], Strike]:
     """Register a fault under the name of its function."""
@@ -203,7 +200,6 @@ def fault(
             is_alone=is_alone or at_founding,
             at_founding=at_founding,
             short_logs=short_logs,
-            tracks_names=tracks_names,
             is_last=is_last,
         )
         return strike
@@ -260,7 +256,6 @@ def at_once(faults: Sequence[Fault], apart_seconds: float = 0.0) -> Fault:
         nodes_min=max(each.nodes_min for each in faults),
         is_single=False,
         short_logs=any(each.short_logs for each in faults),
-        tracks_names=any(each.tracks_names for each in faults),
         apart_seconds=apart_seconds,
     )
 
