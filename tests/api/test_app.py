@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
+from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import StorageFailed
 from tests.api.node import Answer, Api
 
@@ -114,6 +116,25 @@ async def test_state_that_cannot_be_right_stops_the_node_and_leaves_changes_unkn
         assert (answer.status, answer.json["retryable"], answer.headers["Retry-After"]) == (503, True, "1")
         assert b"simulated" not in answer.body
     assert [type(fault) for fault in api.node.faults] == [StorageFailed] * 2
+
+
+OUTCOME = {"run_id": "00000000-0000-7000-8000-000000000001.1", "fencing_token": 1, "status": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("jobs", {"name": "x"}),
+        ("jobs/batch", {"jobs": [{"name": "x"}] * 2}),
+        ("leases/outcomes", {"worker": "w", "outcomes": [OUTCOME]}),
+    ],
+)
+async def test_proposal_that_breaks_an_invariant_is_the_answer_to_no_item(api: Api, path: str, document: Any) -> None:
+    api.node.proposal_error = lambda _: InvariantBroken("secret")
+    answer = await api.post(path, document)
+    assert (answer.status, answer.code) == (503, "outcome_unknown")
+    assert [str(fault) for fault in api.node.faults] == ["secret"]
+    assert b"secret" not in answer.body
 
 
 async def test_connection_is_kept_alive_after_a_head_too(api: Api) -> None:

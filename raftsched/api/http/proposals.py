@@ -35,7 +35,8 @@ def granted(result: Answer, kind: type[_R], *, at: str = "") -> _R:
 async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
     """Return the result or the error of each proposal, in order.
 
-    Raises `Unavailable` if not one of several entered the log, so that the whole request is repeated at another node.
+    Raises `Unavailable` if not one of several entered the log, so that the whole request is repeated at another node,
+    and `InvariantBroken`, by which this node stops: then the outcome of each is unknown.
     Cancelling this cancels the wait for all of them, not the proposals.
     """
     answers: list[Answer] = []
