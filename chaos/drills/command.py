@@ -1,6 +1,6 @@
 """`python -m chaos drills`: choose faults and a backend, run, tell, and end with an exit code.
 
-0: no violation. 1: a violation, or ended by a signal. 2: nothing could be run, or what was asked for is not there.
+0: no violation. 1: a violation, or not all was judged. 2: nothing was judged, or what was asked for is not there.
 """
 
 from __future__ import annotations
@@ -235,16 +235,18 @@ def _run(asked: argparse.Namespace, kind: type[AnyBackend], groups: Iterable[Gro
 def _find_planted(asked: argparse.Namespace, kind: type[AnyBackend], offers: frozenset[Need]) -> int:
     out = (asked.out or _OUT).resolve()
     shutil.rmtree(out, ignore_errors=True)
-    backend = kind(range(1, 5))
     missed = run_count = 0
-    for planted in PLANTED:
-        if why := _why_not(planted.fault, offers, 3):
-            print(f"skipped, so not found: {planted.name}: {why}")
-            continue
-        run_count += 1
-        result = asyncio.run(find(planted, asked.seed, out / planted.name, backend, _say))
-        missed += not result.violations
-        print(f"{planted.name} ({planted.about}): {found_by(result)}")
+    with ExitStack() as ending:
+        backend = kind(range(1, 5))
+        ending.callback(backend.end)
+        for planted in PLANTED:
+            if why := _why_not(planted.fault, offers, 3):
+                print(f"skipped, so not found: {planted.name}: {why}")
+                continue
+            run_count += 1
+            result = asyncio.run(find(planted, asked.seed, out / planted.name, backend, _say))
+            missed += not result.violations
+            print(f"{planted.name} ({planted.about}): {found_by(result)}")
     if not run_count:
         return _NOTHING_RUN
     return _FAILED if missed else 0
