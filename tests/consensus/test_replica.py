@@ -301,6 +301,8 @@ async def test_replica_that_was_never_run_can_be_stopped(tmp_path: Path) -> None
     member = group.members["n1"]
     await member.start(run=False)
     await member.replica.stop()
+    with pytest.raises(NotLeader):
+        await member.replica.propose(b"x")
 
 
 async def test_replica_changes_its_members_one_at_a_time_and_tells_why_not(tmp_path: Path) -> None:

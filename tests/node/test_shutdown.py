@@ -31,8 +31,7 @@ async def test_everybody_who_waits_hears_that_the_process_is_to_stop_from_any_th
     await asyncio.sleep(0)
     threading.Thread(target=shutdown.ask, args=("SIGTERM",)).start()
     async with asyncio.timeout(WAIT_SECONDS):
-        await asyncio.gather(*waiting)
-        await shutdown.asked()
+        assert await asyncio.gather(*waiting, shutdown.asked()) == [None] * 3
 
 
 async def test_a_step_that_hangs_or_fails_is_logged_and_the_stop_goes_on() -> None:

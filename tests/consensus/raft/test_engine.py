@@ -51,6 +51,7 @@ def test_a_crash_of_the_leader_is_over_within_two_timeouts(cluster: SimulatedClu
         leader = settled_leader(cluster)
         leader.crash(power_loss=True)
         cluster.run_until(lambda: cluster.leader is not None, seconds=2 * TIMING.election_max_seconds)
+        assert cluster.leader is not leader
         leader.start()
 
 

@@ -124,11 +124,14 @@ def test_a_node_that_stops_is_elected_neither_by_transfer_nor_by_timeout(cluster
         cluster.run(1.0)
 
 
-def test_a_leader_that_stops_leads_on_where_nobody_can_take_over(cluster: SimulatedCluster) -> None:
+def test_a_leader_that_stops_leads_until_it_has_transferred(cluster: SimulatedCluster) -> None:
     leader = settled_leader(cluster)
     engine(leader).elections.retire()
     cluster.run(2 * TIMING.election_max_seconds)
     assert cluster.leader is leader
+    engine(leader).start_transfer()
+    cluster.run_until(lambda: cluster.leader not in (None, leader))
+    assert not engine(leader).leads
 
 
 def test_a_candidate_that_stops_counts_no_votes(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
